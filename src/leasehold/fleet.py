@@ -83,7 +83,12 @@ class FleetReader:
                 return None
             done = self._reading = threading.Event()
             self.began = now
-            threading.Thread(target=self._ask, args=(done,), name="leasehold fleet", daemon=True).start()
+            try:
+                threading.Thread(target=self._ask, args=(done,), name="leasehold fleet", daemon=True).start()
+            except (RuntimeError, MemoryError) as error:  # too many threads; they may become fewer
+                self.latest, self._reading = FleetState(error=f"the store was not asked: {error}", read_at=now), None
+                self.failures += 1
+                done.set()
             return done
 
     def outdate(self) -> None:

@@ -268,6 +268,14 @@ def test_wait_exits_as_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["wait", "job", "--url", url]) == 0
 
 
+def test_wait_is_refused_where_every_lock_is_free_for_each_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """It said at once that the lock was free, and `wait && job` ran unprotected; a look is answered as before."""
+    assert main(["wait", "job", "--url", "memory://x"]) == 78
+    assert "is a store inside one process" in capsys.readouterr().err
+    assert main(["info", "job", "--url", "memory://x"]) == 1
+    assert main(["ls", "--url", "memory://x"]) == 0
+
+
 # --- check, and the record that it reads
 
 

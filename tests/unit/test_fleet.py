@@ -143,6 +143,26 @@ def test_only_what_this_library_says_is_shown_of_an_error() -> None:
     assert reader.read().error is None
 
 
+def test_a_thread_that_cannot_be_started_is_a_failure_of_one_reading(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every later reader waited its whole patience for it."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    reader = asked(Locks([state("x")]), patience=5.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert reader.read() == FleetState(error="the store was not asked: can't start new thread", read_at=1_000.0)
+    assert reader.failures == 1
+    clock[0] += 5.0
+    done = reader.begin()
+    assert done is not None
+    assert done.wait(30)
+    assert reader.read().locks == [state("x")]
+
+
 def test_every_answer_is_told_of_before_anybody_sees_it_and_a_failure_there_is_one_of_the_reading() -> None:
     heard: list[tuple[FleetState, bool]] = []
     reader: FleetReader = asked(

@@ -32,7 +32,7 @@ def test_what_the_earlier_parts_were_answered_stays_known_when_a_later_one_fails
     sent: list[int] = []
 
     class Wire:
-        async def exchange(self, _: object, payload: bytes, count: int, *__: object) -> list[int]:
+        async def ask_part(self, _: object, payload: bytes, count: int, *__: object) -> list[int]:
             assert len(payload) == count <= PART
             sent.append(count)
             if len(sent) - 1 == failing:

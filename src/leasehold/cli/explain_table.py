@@ -192,8 +192,9 @@ EXPLANATIONS = {
         ),
     ),
     "OutcomeUnknown": Explanation(
-        "The request was sent, and no answer came, also not to asking again: it may have been applied. What was asked "
-        "for is withdrawn in the background as soon as the store answers, and does not outlive its ttl.",
+        "The request was sent, and no answer came, also not to asking again, if there was time for that: it may have "
+        "been applied. What was asked for is withdrawn in the background as soon as the store answers, and does not "
+        "outlive its ttl.",
         (
             "Treat the lock as not held, and try again.",
             "After an unanswered write of your own, read before you repeat it.",

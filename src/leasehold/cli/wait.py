@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
-from leasehold.cli.connection import announce, open_client
+from leasehold.cli.connection import announce, open_client, refuse_private_store
 from leasehold.cli.inspect import conflict_block
 from leasehold.cli.wait_line import WaitLine
 from leasehold.errors import BackendError
@@ -25,6 +25,7 @@ SHORTEST_PAUSE = 0.05
 def wait(arguments: Namespace, console: Console) -> int:
     """The verb: 0 when it is free, 75 when --wait is over."""
     with open_client(arguments) as client:
+        refuse_private_store(client)  # all is free there, and what comes after the wait would run unprotected
         announce(client, console)
         with WaitLine(client, [arguments.name], console, arguments.wait):
             free = _becomes_free(client, arguments)

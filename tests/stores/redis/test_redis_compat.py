@@ -6,8 +6,11 @@ They know nothing of each other but the plain `SET key value NX PX`. `make fault
 from __future__ import annotations
 
 import importlib
+import re
 import threading
 import time
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,13 +22,13 @@ from verification.lab.redis import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.stores.support import Worker
     from verification.lab.redis_cluster import RedisCluster
 
 GRANTS = 10_000 if long_form() else 800
 PREFIX = "app:lock:"
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -88,6 +91,23 @@ def test_lock_of_redis_py_is_respected_and_waited_for(client: leasehold.Client, 
     assert lease.release()
     assert lock.acquire(blocking=False)
     lock.release()
+
+
+def test_what_the_guide_writes_for_both_fleets_keeps_them_apart(server: RedisServer, theirs: Any) -> None:
+    """Without `compat=1` on the page, both are granted."""
+    page = (ROOT / "docs" / "how-to" / "migrate.md").read_text()
+    ((they_write, we_write),) = re.findall(r"^\| `(redis\.lock\(.+\))` \| `(connect\(.+\))` \|$", page, re.MULTILINE)
+    with ExitStack() as clients:
+
+        def connect(url: str) -> leasehold.Client:
+            return clients.enter_context(leasehold.connect(url.replace("redis://host", server.url)))
+
+        their_lock, our_lock = eval(they_write, {"redis": theirs}), eval(we_write, {"connect": connect})
+        assert their_lock.acquire(blocking=False)
+        assert our_lock.try_acquire() is None
+        their_lock.release()
+        with our_lock.hold():
+            assert not their_lock.acquire(blocking=False)
 
 
 def test_lock_of_redis_py_that_expires_is_succeeded(client: leasehold.Client, theirs: Any) -> None:

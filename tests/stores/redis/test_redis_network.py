@@ -10,8 +10,10 @@ import pytest
 
 import leasehold
 from leasehold._face.client import AsyncClient
-from leasehold.values import LossReason
+from leasehold._urls import find_store
+from leasehold.values import Grant, LossReason
 from tests.stores.half_open import gets_its_turn, keeps_its_lease
+from tests.stores.redis.redis_calls import claim_of
 from tests.stores.support import opened
 
 if TYPE_CHECKING:
@@ -240,6 +242,34 @@ def test_half_open_connection_does_not_cost_the_lease(
     driver: contract.Driver, redis_proxy: FaultProxy, redis_server: RedisServer
 ) -> None:
     driver.run(keeps_its_lease(driver, redis_proxy, through(redis_proxy), redis_server.url, ttl=3))
+
+
+def test_renewal_beside_one_on_a_half_open_connection_is_answered_before_that_is_given_up(
+    driver: contract.Driver, redis_proxy: FaultProxy
+) -> None:
+    """With asyncio it was sent on the same connection, and was lost as well."""
+
+    async def body() -> None:
+        runtime = driver.runtime()
+        url = f"redis://127.0.0.1:{redis_proxy.port}/0?answer_timeout=10"
+        backend: Any = find_store(url).open_backend(runtime)
+        grant = await backend.try_acquire(claim_of())
+        redis_proxy.half_open()
+        answers: list[Any] = []
+
+        async def renew() -> None:
+            answers.append(await backend.renew([grant], runtime.now() + 30))
+
+        first = runtime.spawn(renew(), "first")
+        await runtime.sleep(2.1)  # a fifth of the time that there is for an answer
+        (renewed,) = await backend.renew([grant], runtime.now() + 7)
+        assert isinstance(renewed, Grant)
+        assert not answers
+        redis_proxy.cut()
+        assert await first.join(runtime.now() + 60)
+        await backend.close()
+
+    driver.run(body())
 
 
 def test_waiter_on_a_half_open_connection_still_gets_its_turn(

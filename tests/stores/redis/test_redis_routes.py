@@ -418,6 +418,24 @@ def test_wait_for_replicas_goes_with_a_grant_that_made_a_detour() -> None:
     assert wire.alone == [True, True]
 
 
+@pytest.mark.parametrize("until", [math.inf, 2.0])
+def test_slot_on_the_move_is_waited_for_with_a_wait_for_replicas_as_without(until: float) -> None:
+    """The acquire failed at once. What the replicas get of the time that is left is reckoned anew for each try."""
+    moving = [Exception("TRYAGAIN Multiple keys request during rehashing of slot"), 0]
+    wire = Wire(h1=[moving, moving, [7, 2]])
+    assert run(router(wire, known(ONE)).execute_replicated(CALL, 2, 1.0, 1.0, until)) == (7, 2)
+    patience = [1000] * 3 if until == math.inf else [1000, 975, 950]
+    assert [payload for _, payload in wire.sent] == [
+        text + pack("WAIT", 2, milliseconds)
+        for text, milliseconds in zip([b"short1", b"whole1", b"whole1"], patience, strict=True)
+    ]
+    assert wire.alone == [True] * 3
+    wire = Wire(h1=[moving] * 100)
+    with pytest.raises(BackendUnavailable, match="is being moved"):
+        run(router(wire, known(ONE)).execute_replicated(CALL, 2, 0.5, 1.0, until))
+    assert 1.0 - 2 * SLOT_PAUSE <= wire.time <= 1.0, "as long as for an answer"
+
+
 def test_server_that_refuses_to_wait_is_an_answer_beside_the_grant() -> None:
     wire = Wire(h1=[[7, Exception("NOPERM wait")]])
     reply, acknowledged = run(router(wire, known(ONE)).execute_replicated(CALL, 2, 0.5, 1.0))

@@ -29,6 +29,7 @@ __all__ = ["AsyncioWire"]
 
 FLUSH_AT = 16  # calls that wait for the end of the loop's turn; more are sent at once, so that the server has work
 PART = 500  # of many commands
+OVERDUE = 5  # an answer that was not there after this part of its time may never come
 MOST_IDLE = 8  # connections kept for calls that share theirs with no other
 
 
@@ -40,8 +41,8 @@ class AsyncioConnection(asyncio.Protocol):
         self.is_open = False
         self._loop = asyncio.get_running_loop()
         self._reader = new_reader()
-        # The answer, how many replies it takes, when its caller gives up, when the connection is dead without it.
-        self._pending: deque[tuple[asyncio.Future[list[Any]], int, float, float]] = deque()
+        # The answer, how many replies it takes, when its caller gives up, when the connection is dead, when sent.
+        self._pending: deque[tuple[asyncio.Future[list[Any]], int, float, float, float]] = deque()
         self._replies: list[Any] = []  # to the oldest call, so far
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -84,7 +85,7 @@ class AsyncioConnection(asyncio.Protocol):
         now = loop.time()
         deadline = now + (patience if patience < timeout else timeout)
         is_idle = not self._pending
-        self._pending.append((answer, count, deadline, now + timeout))
+        self._pending.append((answer, count, deadline, now + timeout, now))
         if is_idle and self._transport is not None:
             self._transport.write(payload)
         else:
@@ -92,6 +93,10 @@ class AsyncioConnection(asyncio.Protocol):
         if self._timer is None or deadline < self._timer_at:
             self._set_timer(deadline)
         return answer
+
+    def owes_since(self) -> float:
+        """When the oldest call was sent that has no answer yet; `inf` if there is none."""
+        return self._pending[0][4] if self._pending else math.inf
 
     def send(self, payload: bytes) -> None:
         """Send something whose answer arrives as a message."""
@@ -128,7 +133,7 @@ class AsyncioConnection(asyncio.Protocol):
             self._fail("did not answer in time")
             self.close()
             return
-        for answer, _, gives_up, _ in self._pending:
+        for answer, _, gives_up, _, _ in self._pending:
             if gives_up > now:
                 next_check = min(next_check, gives_up)
             elif not answer.done():
@@ -144,7 +149,7 @@ class AsyncioConnection(asyncio.Protocol):
                 self.close()
                 return
             replies.append(reply)
-            answer, count, _, _ = pending[0]
+            answer, count, _, _, _ = pending[0]
             if len(replies) == count:
                 pending.popleft()
                 if not answer.done():  # a cancelled task's replies are dropped here
@@ -227,7 +232,7 @@ class AsyncioRequest:
         for start in range(0, len(self._commands), PART):
             part = self._commands[start : start + PART]
             try:
-                replies += await self._wire.exchange(self._node, b"".join(part), len(part), self._timeout, self._until)
+                replies += await self._wire.ask_part(self._node, b"".join(part), len(part), self._timeout, self._until)
             except BackendError as error:
                 if not start:
                     raise
@@ -261,6 +266,14 @@ class AsyncioWire:
         if connection is not None and connection.is_open:
             return self._call(connection, payload, count, timeout, until)
         return self._connect_and_exchange(node, payload, count, timeout, until)
+
+    def ask_part(self, node: Node, payload: bytes, count: int, timeout: float, until: float) -> Awaitable[list[Any]]:
+        """A renewal that is sent beside one without an answer would be lost like that: it gets a new connection."""
+        shared = self._shared.get(node)
+        latest = asyncio.get_running_loop().time() - timeout / OVERDUE
+        if shared is not None and shared.is_open and shared.owes_since() <= latest:
+            return self._exchange_alone(node, payload, count, timeout, until, anew=True)
+        return self.exchange(node, payload, count, timeout, until)
 
     def _call(
         self, connection: AsyncioConnection, payload: bytes, count: int, timeout: float, until: float
@@ -341,8 +354,11 @@ class AsyncioWire:
         else:
             self._shared[node] = task.result()
 
-    async def _exchange_alone(self, node: Node, payload: bytes, count: int, timeout: float, until: float) -> list[Any]:
-        idle = self._alone.setdefault(node, [])
+    async def _exchange_alone(
+        self, node: Node, payload: bytes, count: int, timeout: float, until: float, *, anew: bool = False
+    ) -> list[Any]:
+        """`anew`: on a connection that is opened for this call; one that was idle may be dead like others."""
+        idle = [] if anew else self._alone.setdefault(node, [])
         connection = idle.pop() if idle else None
         if connection is None or not connection.is_open:
             connection = await self._opened(self._start(self._open(AsyncioConnection(self._label), node)), until)
@@ -354,7 +370,7 @@ class AsyncioWire:
             raise
         finally:
             self._busy.discard(connection)
-        if self._closed or len(idle) >= MOST_IDLE:
+        if anew or self._closed or len(idle) >= MOST_IDLE:
             connection.close()
         else:
             idle.append(connection)

@@ -9,6 +9,7 @@ is being moved: sending these again is safe, and is part of the same attempt. No
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold._backends.redis.calls import pack
@@ -17,7 +18,7 @@ from leasehold._backends.redis.wire import Node
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from leasehold._backends.redis.keys import Keys
     from leasehold._backends.redis.topology import Topology
@@ -71,7 +72,7 @@ class Router:
             raise
         if isinstance(reply, Exception):
             moved_by = min(until, self._runtime.now() + timeout)
-            (reply,) = await self._detour(node, call, reply, b"", timeout, until=until, moved_by=moved_by)
+            (reply,) = await self._detour(node, call, reply, None, timeout, until=until, moved_by=moved_by)
         return reply
 
     async def execute_replicated(
@@ -79,12 +80,12 @@ class Router:
     ) -> tuple[Any, int | BackendError]:
         """One call, and how many replicas have acknowledged it; or why that cannot be known."""
         node = await self.node_for(call.keys, until)
-        timeout += patience
-        wait = self._wait(replicas, patience, until)
-        reply, acknowledged = await self._exchange(node, call.short + wait, 2, timeout, until, alone=True)
+        wait = partial(self._wait, replicas, patience, until)
+        longest = timeout + patience
+        reply, acknowledged = await self._exchange(node, call.short + wait(), 2, longest, until, alone=True)
         if isinstance(reply, Exception):
-            wait = self._wait(replicas, patience, until)
-            reply, acknowledged = await self._detour(node, call, reply, wait, timeout, until=until)
+            moved_by = min(until, self._runtime.now() + timeout)
+            reply, acknowledged = await self._detour(node, call, reply, wait, longest, until=until, moved_by=moved_by)
         if isinstance(acknowledged, Exception):
             return reply, error_from_reply(str(acknowledged), self._label)
         return reply, int(acknowledged)
@@ -158,7 +159,7 @@ class Router:
                 self.topology.lost(node)
             elif isinstance(reply, Exception):
                 try:
-                    (replies[place],) = await self._detour(node, calls[place], reply, b"", timeout, until=until)
+                    (replies[place],) = await self._detour(node, calls[place], reply, None, timeout, until=until)
                 except BackendError as error:
                     replies[place] = error
         return replies
@@ -177,20 +178,22 @@ class Router:
         node: Node,
         call: Sendable,
         error: Exception,
-        after: bytes,
+        after: Callable[[], bytes] | None,
         timeout: float,
         *,
         until: float,
         moved_by: float = 0.0,
     ) -> list[Any]:
-        """The call was not run: find out where and how it can be. `moved_by`: until when to wait for a moving slot."""
+        """The call was not run: find out where and how it can be. `moved_by`: until when to wait for a moving slot.
+
+        `after` is asked anew for what follows the call each time it is sent: there is less time left then.
+        """
         count, detours, owner = 2 if after else 1, 0, node
         put_off = ""  # the reply of a server that moves the slot
         while detours < MOST_DETOURS:
             text = str(error)
             code = error_code(text)
             asking = b""
-            payload = call.whole  # the other server may not have cached the script, and a detour is rare
             if code in ("MOVED", "ASK"):
                 node = self.redirected(text, node)
                 owner = node if code == "MOVED" else owner
@@ -203,8 +206,10 @@ class Router:
                 self._refused(node, text)
                 raise error_from_reply(text, self._label)
             try:
+                payload = asking + call.whole  # the other server may not have cached the script; a detour is rare
+                payload += after() if after else b""
                 replies = await self._exchange(
-                    node, asking + payload + after, count + bool(asking), timeout, until, alone=bool(after)
+                    node, payload, count + bool(asking), timeout, until, alone=after is not None
                 )
             except BackendUnavailable:
                 if put_off and self.wire.left(until) <= 0:  # the time went by with waiting for the slot
