@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.lateness import Lateness
 from tests.second_look import Failures
+from verification.lab.watcher import watch_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -53,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Set up the process: signals, its share of the cores, and what is measured."""
     _let_programs_have_signals()
     _leave_greenwich()
+    watch_descendants()
     if hasattr(config, "workerinput"):
         _become_a_session()
     else:

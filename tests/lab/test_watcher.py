@@ -103,6 +103,28 @@ servers[2].pause()
     wait_until(lambda: not namespace.exists() and not bridge.exists(), "a network is left over")
 
 
+def test_a_stopped_program_ends_with_a_killed_process_and_what_was_started_before_does_not() -> None:
+    more = """
+import os, signal, subprocess
+from verification.lab.watcher import watch_descendants
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+before = subprocess.Popen(sleep)
+watch_descendants()
+stopped = subprocess.Popen(sleep, start_new_session=True)  # the system itself wakes one of the same session
+stopped.send_signal(signal.SIGSTOP)
+names = [before.pid, stopped.pid]
+"""
+    process, made = started([], more=more)
+    before, stopped = made["names"]
+    try:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        wait_until(lambda: not runs(stopped), "a stopped program outlives the process that started it")
+        assert runs(before)
+    finally:
+        os.kill(before, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_server_ends_with_a_process_that_a_signal_has_ended(number: signal.Signals) -> None:
     process, made = started(["redis"])

@@ -1,4 +1,4 @@
-"""Servers do not outlive the process that started them, however it ends: a watcher beside it ends them.
+"""Servers and programs do not outlive the process of the tests, however it ends: a watcher beside it ends them.
 
 The watcher is this file run as a program. It reads from a pipe whose only writer is the process of the tests: what was
 started, one line each, and what has ended since. When the pipe is closed, by an end in good order or by SIGKILL, the
@@ -27,10 +27,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["forget_command", "forget_folder", "forget_process", "watch_command", "watch_folder", "watch_process"]
+__all__ = [
+    "forget_command",
+    "forget_folder",
+    "forget_process",
+    "watch_command",
+    "watch_descendants",
+    "watch_folder",
+    "watch_process",
+]
 
 GRACE = 5.0  # seconds for a server that gives shared memory back before it ends
 KILL_LIMIT = 20.0
+MARK = "LEASEHOLD_TESTS"  # in the environment of all that the process of the tests starts from now on
 _LOCK = threading.Lock()
 _STARTED: list[subprocess.Popen[bytes]] = []
 
@@ -65,6 +74,15 @@ def forget_command(words: Sequence[str]) -> None:
     _send("-command", list(words))
 
 
+def watch_descendants() -> None:
+    """End whatever this process starts from now on and leaves behind: above all programs that a test has stopped.
+
+    A program that reads from a pipe of the tests ends by itself when they are killed, but not while it is stopped.
+    """
+    os.environ[MARK] = f"{os.getpid()}-{os.urandom(8).hex()}"
+    _send("mark", os.environ[MARK])
+
+
 # --- in the process of the tests
 
 
@@ -85,6 +103,7 @@ def _watcher() -> subprocess.Popen[bytes]:
                 stdout=subprocess.DEVNULL,  # a pipe that is inherited would never be at its end
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                env={name: value for name, value in os.environ.items() if name != MARK},
                 bufsize=0,
                 start_new_session=True,
             )
@@ -124,7 +143,7 @@ def main() -> None:
     """Read until the tests have ended, then clear away."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    left: dict[str, list[Any]] = {"folder": [], "process": [], "command": []}
+    left: dict[str, list[Any]] = {"folder": [], "process": [], "command": [], "mark": []}
     for line in sys.stdin:
         kind, what = json.loads(line)
         if not kind.startswith("-"):
@@ -132,24 +151,24 @@ def main() -> None:
         elif what in left[kind[1:]]:
             left[kind[1:]].remove(what)
     folders = [Path(folder) for folder in left["folder"]]
-    _end_processes(dict(left["process"]), folders)
+    _end_processes(dict(left["process"]), folders, left["mark"])
     for words in left["command"]:
         subprocess.run(words, check=False)
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _end_processes(pids: dict[int, int], folders: list[Path]) -> None:
+def _end_processes(pids: dict[int, int], folders: list[Path], marks: list[str]) -> None:
     for pid, number in pids.items():
         _signal(pid, number)
-    for pid in [*pids, *_working_in(folders)]:
+    for pid in [*pids, *_left_in(folders, marks)]:
         _signal(pid, signal.SIGCONT)
     gentle = {pid for pid, number in pids.items() if number != signal.SIGKILL}
     deadline = time.monotonic() + GRACE
     while any(map(_is_alive, gentle)) and time.monotonic() < deadline:
         time.sleep(0.02)
     deadline = time.monotonic() + KILL_LIMIT
-    while (alive := [*filter(_is_alive, pids), *_working_in(folders)]) and time.monotonic() < deadline:
+    while (alive := [*filter(_is_alive, pids), *_left_in(folders, marks)]) and time.monotonic() < deadline:
         for pid in alive:
             _signal(pid, signal.SIGKILL)
         time.sleep(0.02)
@@ -171,13 +190,17 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def _working_in(folders: list[Path]) -> Iterator[int]:
-    """The children of servers, and a server that was started at the very end, which was not announced any more."""
+def _left_in(folders: list[Path], marks: list[str]) -> Iterator[int]:
+    """The children of servers, what was started at the very end and not announced any more, and what has a mark."""
+    wanted = {f"{MARK}={mark}".encode() for mark in marks}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             place = (entry / "cwd").readlink()
-            if any(place == folder or folder in place.parents for folder in folders):
-                yield int(entry.name)
+            is_marked = bool(wanted) and not wanted.isdisjoint((entry / "environ").read_bytes().split(b"\0"))
+            if is_marked or any(place == folder or folder in place.parents for folder in folders):
+                pid = int(entry.name)
+                if _is_alive(pid):
+                    yield pid
 
 
 if __name__ == "__main__":
