@@ -347,12 +347,15 @@ async def _told(headers: list[tuple[bytes, bytes]], **options: Any) -> tuple[int
     async def app(*_: Any) -> None:
         pytest.fail("it must not be asked")
 
+    async def receive() -> Any:
+        pytest.fail("nothing is read of it")
+
     async def send(message: Any) -> None:
         sent.append(message)
 
     words: dict[str, Any] = {"resource": lambda _: "r", "authenticated": lambda _: True, **options}
     scope = {"type": "http", "method": "PUT", "headers": headers}
-    await asgi.FenceMiddleware(app, **words)(scope, None, send)  # type: ignore[arg-type]
+    await asgi.FenceMiddleware(app, **words)(scope, receive, send)
     start, body = sent
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     named = {name.decode(): value.decode() for name, value in start["headers"]}
@@ -555,18 +558,18 @@ def test_every_write_to_redis_sends_its_keys_and_its_values_on_both_faces() -> N
         (3, ("x", "y"), ("p", "q")),
     ]
     scripts = Scripts(*[each for n in (1, 2) for each in (n, n, n, n, b"5", b"6", "own")])
-    fenced = FencedRedis(scripts, 5, resource="r", keep_ms=800)
+    fenced: Any = FencedRedis(scripts, 5, resource="r", keep_ms=800)
     blocking: list[Any] = [
-        fenced.raise_fence(), fenced.set("k", "v"), fenced.set("k", "v", ttl_ms=0), fenced.set("k", "v", ttl_ms=70),  # type: ignore[func-returns-value]
+        fenced.raise_fence(), fenced.set("k", "v"), fenced.set("k", "v", ttl_ms=0), fenced.set("k", "v", ttl_ms=70),
         fenced.hset("h", {"a": 1, "b": 2}), fenced.delete("x", "y", "z"),
         fenced.run("return 1", keys=["x", "y"], args=["p", "q"]),
     ]  # fmt: skip
 
     async def main() -> list[Any]:
-        same = AsyncFencedRedis(scripts, 5, resource="r", keep_ms=800)
+        same: Any = AsyncFencedRedis(scripts, 5, resource="r", keep_ms=800)
         return [
-            await same.raise_fence(), await same.set("k", "v"), await same.set("k", "v", ttl_ms=0),  # type: ignore[func-returns-value]
-            await same.set("k", "v", ttl_ms=70), await same.hset("h", {"a": 1, "b": 2}),  # type: ignore[func-returns-value]
+            await same.raise_fence(), await same.set("k", "v"), await same.set("k", "v", ttl_ms=0),
+            await same.set("k", "v", ttl_ms=70), await same.hset("h", {"a": 1, "b": 2}),
             await same.delete("x", "y", "z"), await same.run("return 1", keys=["x", "y"], args=["p", "q"]),
         ]  # fmt: skip
 

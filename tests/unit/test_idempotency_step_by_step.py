@@ -166,8 +166,9 @@ def test_an_attempt_of_mysql_begins_where_nothing_is_kept_any_more(row: Answer, 
     wire = Mysql(TOOK, INNODB, row)
     rules = Rules(keep=70.0, wait=None, retry_after=1.0, schema="shop")
     opened = run(mysql.begin(wire, CLAIM, rules))
-    assert opened == Opened(opened.token, "shop", may_sweep=may_sweep)  # type: ignore[union-attr]
-    assert wire.statements[-1] == f"SAVEPOINT leasehold_{opened.token}"  # type: ignore[union-attr]
+    assert isinstance(opened, Opened)
+    assert opened == Opened(opened.token, "shop", may_sweep=may_sweep)
+    assert wire.statements[-1] == f"SAVEPOINT leasehold_{opened.token}"
     assert all("`shop`.leasehold_idempotency" in statement for statement in wire.statements[:-1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -163,15 +164,8 @@ def test_only_claims_in_mysql_change_the_level_of_isolation_and_only_before_they
 ) -> None:
     """The transaction of a handler has the level that the user's own connection has."""
     wire = ScriptedWire(dialect=dialect, state=state)
-
-    class Connection:
-        ended: list[str] = []  # noqa: RUF012 - one object of this class
-
-        def commit(self) -> None:
-            self.ended.append("commit")
-
-        def close(self) -> None:
-            pass
+    ended: list[str] = []
+    connection = SimpleNamespace(commit=lambda: ended.append("commit"), close=lambda: None)
 
     async def over_the_wire(_: Any, work: Any) -> Any:
         return await work(wire)
@@ -180,8 +174,7 @@ def test_only_claims_in_mysql_change_the_level_of_isolation_and_only_before_they
         async with open_source(lambda: connection, is_async=False).begin(claims=claims):
             await wire.query("work", {})
 
-    connection = Connection()
     monkeypatch.setattr(module, "call_either", over_the_wire)
     run(once())
     assert wire.statements == statements
-    assert connection.ended == ([] if state is AUTOCOMMIT else ["commit"])
+    assert ended == ([] if state is AUTOCOMMIT else ["commit"])

@@ -205,7 +205,8 @@ def test_claim_of_a_worker_lasts_in_the_table_as_long_as_its_queue_says(bench: B
         assert info is not None
         seen.append((info.state, info.due_in))
 
-    worker = Worker(Plan(patient, handle, 1, False, True, POLL, 9.0), Face(bench.path, handle))
+    face: Any = Face(bench.path, handle)
+    worker = Worker(Plan(patient, handle, 1, False, True, POLL, 9.0), face)
     run(worker._claim_and_work(worker.face.transactions()))
     assert seen == [("claimed", pytest.approx(18_000, abs=300))]
 
@@ -323,8 +324,9 @@ def test_keeper_leaves_completed_jobs_for_as_long_as_their_queue_keeps_them(benc
     for number, age in ((1, 3_300), (2, 3_900)):
         bench.file.execute(f"UPDATE leasehold_queue SET changed_at = changed_at - {age} WHERE id = {number}")
     bench.file.execute("UPDATE leasehold_queue SET state = 'dead', changed_at = 1 WHERE id = 3")
-    worker = Worker(Plan(queue, print, 1, False, True, POLL, 9.0), Face(bench.path, print))
-    face_of(worker).runtime.plan = [worker.over.set]
+    face: Any = Face(bench.path, print)
+    worker = Worker(Plan(queue, print, 1, False, True, POLL, 9.0), face)
+    face.runtime.plan = [worker.over.set]
     run(worker._keep())
     assert [(job.id, job.state) for job in queue.jobs(bench.file)] == [(1, "done"), (3, "dead")]
 
@@ -337,7 +339,8 @@ def test_claims_and_removals_are_told_from_answers_and_work_when_they_open_their
     for in_transaction, work in ((False, ["claim", "other"]), (True, ["claim", "other"])):
         bench.let_all_be_due()
         worker = bench.worker(in_transaction=in_transaction)
-        source, begun = face_of(worker).transactions(), []
+        begun: list[str] = []
+        source = face_of(worker).transactions()
         begin = source.begin
 
         def note(*, claims: bool = False, begun: list[str] = begun, begin: Any = begin) -> Any:
@@ -439,7 +442,13 @@ CHOSEN: dict[str, Any] = {
     "concurrency": 3, "in_transaction": True, "until_idle": True, "poll": POLL, "grace": "7s",
     "signals": (signal.SIGUSR1,), "stop": print,
 }  # fmt: skip
-USUAL = {"concurrency": 1, "in_transaction": False, "until_idle": False, "poll": USUAL_POLL, "grace": 30.0}
+USUAL: dict[str, Any] = {
+    "concurrency": 1,
+    "in_transaction": False,
+    "until_idle": False,
+    "poll": USUAL_POLL,
+    "grace": 30.0,
+}
 
 
 @pytest.mark.parametrize("face", ["run", "run_async"])
@@ -464,7 +473,7 @@ def test_every_option_of_a_run_reaches_its_worker(monkeypatch: pytest.MonkeyPatc
     assert work(**CHOSEN) == Worked(completed=5)
     assert given == [Plan(QUEUE, print, 3, True, True, POLL, 7.0), "the database", (signal.SIGUSR1,), print]
     work()
-    assert given == [Plan(QUEUE, print, **USUAL), "the database", None, None]  # type: ignore[arg-type]
+    assert given == [Plan(QUEUE, print, **USUAL), "the database", None, None]
 
 
 def test_as_many_handlers_run_at_once_as_was_said(bench: Bench) -> None:

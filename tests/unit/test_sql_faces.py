@@ -265,7 +265,7 @@ def test_locked_rows_are_given_in_the_order_in_which_they_were_named_and_the_ses
 ) -> None:
     dialect = Locking()
     monkeypatch.setattr(locks, "_ready", lambda *_: (dialect, Transaction.OPEN))
-    keys = [{"id": number} for number in (3, 2, 1, 3)]
+    keys: list[Any] = [{"id": number} for number in (3, 2, 1, 3)]
     one, three = {"id": 1, "n": 10}, {"id": 3, "n": 30}
     found = run(locks._These("stock", keys, LockRequest(share=False)).lock(ScriptedWire()))
     assert found == [three, None, one, three]
