@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sqlite3
+from contextlib import closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import aiosqlite
 import pytest
+from sqlalchemy.ext.asyncio import create_async_engine
 
 import leasehold
-from leasehold.errors import ConfigurationError, FenceAhead, StaleFence
+from leasehold.errors import ConfigurationError, FenceAhead, LeaseLost, StaleFence
 from leasehold.fencing import asgi, checks, http, token
 from leasehold.fencing.etcd import still_held
 from leasehold.fencing.redis import AsyncFencedRedis, FencedRedis
 from leasehold.fencing.token import Token, checked_fence, feed_back, refused, token_of, wrong_lock
+from leasehold.sql import fenced_update, fenced_update_async, guard, guard_async
 from leasehold.values import MAX_FENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -126,6 +133,7 @@ def test_a_holder_that_is_far_behind_is_told_that_its_store_has_gone_back(
         if kind is FenceAhead:
             assert f"the resource has seen fence {highest}" in str(error)
             assert "leasehold fence" in str(error)
+            assert error.backend == "memory://"
 
 
 def test_a_holder_whose_time_is_over_is_late_however_far_it_is_behind(client: leasehold.Client) -> None:
@@ -176,6 +184,50 @@ def test_the_register_of_one_process_tells_what_it_let_pass_and_what_not(noted: 
 
     asyncio.run(main())
     assert noted == ["ok"] * 4 + ["stale", "ok"]
+
+
+@pytest.mark.parametrize("face", ["def", "driver", "sqlalchemy"])
+def test_every_write_that_a_database_lets_pass_or_not_is_told_once(noted: list[str], face: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, fence BIGINT NOT NULL)")
+        database.execute("INSERT INTO orders VALUES (1, 0)")
+    words: dict[str, Any] = {"table": "orders", "values": {}}
+
+    def blocking() -> None:
+        with closing(sqlite3.connect(path)) as tx:
+            guard(tx, 7, resource="r")
+            assert fenced_update(tx, 7, where={"id": 1}, **words)
+            assert not fenced_update(tx, 7, where={"id": 2}, **words), "no row, and nothing to tell"
+            with pytest.raises(StaleFence):
+                fenced_update(tx, 6, where={"id": 1}, **words)
+            with pytest.raises(StaleFence):
+                guard(tx, 6, resource="r")
+
+    async def awaited(tx: Any) -> None:
+        await guard_async(tx, 7, resource="r")
+        assert await fenced_update_async(tx, 7, where={"id": 1}, **words)
+        assert not await fenced_update_async(tx, 7, where={"id": 2}, **words)
+        with pytest.raises(StaleFence):
+            await fenced_update_async(tx, 6, where={"id": 1}, **words)
+        with pytest.raises(StaleFence):
+            await guard_async(tx, 6, resource="r")
+
+    async def main() -> None:
+        if face == "driver":
+            async with aiosqlite.connect(path) as tx:
+                await awaited(tx)
+            return
+        engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+        async with engine.connect() as tx:
+            await awaited(tx)
+        await engine.dispose()
+
+    if face == "def":
+        blocking()
+    else:
+        asyncio.run(main())
+    assert noted == ["ok", "ok", "stale", "stale"]
 
 
 # --- HTTP
@@ -288,6 +340,143 @@ def test_a_register_that_does_not_know_the_highest_fence_refuses_without_it() ->
     assert answered("PUT", [(b"fencing-token", b"7")], register=Register())[0] == 412
 
 
+async def _told(headers: list[tuple[bytes, bytes]], **options: Any) -> tuple[int, dict[str, str], dict[str, Any]]:
+    """The status, the headers and the problem of a refusal."""
+    sent: list[Any] = []
+
+    async def app(*_: Any) -> None:
+        pytest.fail("it must not be asked")
+
+    async def receive() -> Any:
+        pytest.fail("nothing is read of it")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    words: dict[str, Any] = {"resource": lambda _: "r", "authenticated": lambda _: True, **options}
+    scope = {"type": "http", "method": "PUT", "headers": headers}
+    await asgi.FenceMiddleware(app, **words)(scope, receive, send)
+    start, body = sent
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    named = {name.decode(): value.decode() for name, value in start["headers"]}
+    assert named.pop("content-length") == str(len(body["body"]))
+    assert named.pop("content-type") == "application/problem+json"
+    return start["status"], named, json.loads(body["body"])
+
+
+class Refusing:
+    """A register that has seen this."""
+
+    def __init__(self, highest: int | None) -> None:
+        self._highest = highest
+
+    async def raise_fence(self, resource: str, fence: int) -> None:
+        raise StaleFence("late", fence=fence, highest=self._highest)
+
+
+SENT = [(b"fencing-token", b"7")]
+
+
+@pytest.mark.parametrize(
+    ("headers", "options", "status", "title", "detail", "facts", "more"),
+    [
+        ([], {}, 428, "Fence required", "send the fence of your lease as Fencing-Token", {}, {}),
+        (
+            [(b"fencing-token", b"x")], {}, 400, "Bad fence",
+            "Fencing-Token must be one whole number from 1 to 2^53 - 1", {}, {},
+        ),
+        (SENT * 2, {}, 400, "Bad fence", "Fencing-Token must be one whole number from 1 to 2^53 - 1", {}, {}),
+        (
+            SENT, {"authenticated": lambda _: False}, 403, "Fence of an unknown caller",
+            "Fencing-Token is taken from authenticated callers only", {}, {},
+        ),
+        (
+            SENT, {"register": Refusing(9)}, 412, "Stale fence",
+            "another holder of the lock came later; stop, and do not repeat the request",
+            {"fence": 7, "highest": 9}, {"fencing-token": "9"},
+        ),
+        (
+            SENT, {"register": Refusing(None)}, 412, "Stale fence",
+            "another holder of the lock came later; stop, and do not repeat the request",
+            {"fence": 7, "highest": None}, {},
+        ),
+    ],
+)  # fmt: skip
+def test_a_refusal_of_the_service_says_what_is_wrong(
+    headers: Any, options: Any, status: int, title: str, detail: str, facts: Any, more: Any
+) -> None:
+    answered, named, problem = asyncio.run(_told(headers, **options))
+    assert (answered, named) == (status, more)
+    assert problem == {"title": title, "status": status, "detail": detail, **facts}
+
+
+def test_a_resource_is_named_by_its_request_and_its_register_is_asked_with_the_number_of_that_request() -> None:
+    asked: list[tuple[str, int]] = []
+
+    class Register:
+        async def raise_fence(self, resource: str, fence: int) -> None:
+            asked.append((resource, fence))
+
+    async def main() -> None:
+        for path, number in (("/a", b"7"), ("/b", b"8"), ("/free", b"9")):
+            scope = {"type": "http", "method": "PUT", "headers": [(b"fencing-token", number)], "path": path}
+            status, seen = await _answered(
+                scope,
+                resource=lambda scope: None if scope["path"] == "/free" else f"order {scope['path']}",
+                register=Register(),
+            )
+            assert status == 200
+            assert seen is not None
+            assert (asgi.KEY in seen) is (path != "/free")
+            assert asgi.KEY not in scope, "the scope of the server is its own"
+
+    asyncio.run(main())
+    assert asked == [("order /a", 7), ("order /b", 8)]
+
+
+@pytest.mark.parametrize(("keep_ms", "kept"), [(None, "0"), (900, "900")])
+def test_a_register_in_redis_is_kept_as_long_as_was_said(keep_ms: int | None, kept: str) -> None:
+    scripts = Scripts(1)
+    asyncio.run(asgi.RedisRegister(scripts, keep_ms=keep_ms).raise_fence("/orders/1", 34))
+    assert scripts.asked[0][2:] == (1, "leasehold:guard:/orders/1", "34", "", "", "exclusive", kept)
+
+
+# --- etcd, as far as nothing is sent
+
+
+class Conditions:
+    """A store that knows the condition of one grant, or none any more."""
+
+    label = "etcd, host b"
+
+    def __init__(self, found: tuple[bytes, int, bytes] | None) -> None:
+        self._found = found
+        self.asked: list[object] = []
+
+    def grant_condition(self, grant: object) -> tuple[bytes, int, bytes] | None:
+        self.asked.append(grant)
+        return self._found
+
+
+@pytest.mark.parametrize("face", ["async", "blocking"])
+def test_the_condition_that_a_grant_exists_is_its_key_and_its_revision(face: str) -> None:
+    store = Conditions((b"locks/\xff/7", 2**40, b"message"))
+    twin = SimpleNamespace(name="x", _tenure=SimpleNamespace(grant="the grant"), _opened=SimpleNamespace(backend=store))
+    lease: Any = twin if face == "async" else SimpleNamespace(name="x", _twin=twin)
+    held = still_held(lease)
+    assert store.asked == ["the grant"]
+    assert (held.key, held.create_revision, held.as_message()) == (b"locks/\xff/7", 2**40, b"message")
+    assert held.as_json() == {
+        "key": "bG9ja3Mv/y83", "result": "EQUAL", "target": "CREATE", "create_revision": "1099511627776",
+    }  # fmt: skip
+    gone: Any = SimpleNamespace(
+        name="x", _tenure=twin._tenure, _opened=SimpleNamespace(backend=Conditions(None)), fence=5
+    )
+    with pytest.raises(LeaseLost, match="the lock 'x' is not held any more") as caught:
+        still_held(gone)
+    assert (caught.value.name, caught.value.backend) == ("x", "etcd, host b")
+
+
 # --- Redis, as far as nothing is sent
 
 
@@ -355,6 +544,41 @@ def test_a_script_gets_its_keys_its_arguments_and_how_long_the_register_is_kept(
     with client.rwlock("y").read.hold() as reader:
         FencedRedis(scripts, reader).raise_fence()
         assert scripts.asked[1][7] == "shared"
+
+
+def test_every_write_to_redis_sends_its_keys_and_its_values_on_both_faces() -> None:
+    """A time to live of nothing is for Redis to refuse, and is not taken for none at all."""
+    wanted = [
+        (1, (), ()),
+        (2, ("k",), ("v",)),
+        (2, ("k",), ("v", 0)),
+        (2, ("k",), ("v", 70)),
+        (2, ("h",), ("a", 1, "b", 2)),
+        (4, ("x", "y", "z"), ()),
+        (3, ("x", "y"), ("p", "q")),
+    ]
+    scripts = Scripts(*[each for n in (1, 2) for each in (n, n, n, n, b"5", b"6", "own")])
+    fenced: Any = FencedRedis(scripts, 5, resource="r", keep_ms=800)
+    blocking: list[Any] = [
+        fenced.raise_fence(), fenced.set("k", "v"), fenced.set("k", "v", ttl_ms=0), fenced.set("k", "v", ttl_ms=70),
+        fenced.hset("h", {"a": 1, "b": 2}), fenced.delete("x", "y", "z"),
+        fenced.run("return 1", keys=["x", "y"], args=["p", "q"]),
+    ]  # fmt: skip
+
+    async def main() -> list[Any]:
+        same: Any = AsyncFencedRedis(scripts, 5, resource="r", keep_ms=800)
+        return [
+            await same.raise_fence(), await same.set("k", "v"), await same.set("k", "v", ttl_ms=0),
+            await same.set("k", "v", ttl_ms=70), await same.hset("h", {"a": 1, "b": 2}),
+            await same.delete("x", "y", "z"), await same.run("return 1", keys=["x", "y"], args=["p", "q"]),
+        ]  # fmt: skip
+
+    assert blocking == asyncio.run(main()) == [None, None, None, None, 5, 6, "own"]
+    token = ("5", "", "", "exclusive", "800")
+    sent = [(count, "leasehold:guard:r", *keys, *token, *args) for count, keys, args in wanted]
+    assert [words[2:] for words in scripts.asked] == sent * 2
+    digests = [words[1] for words in scripts.asked[:7]]
+    assert digests[2] == digests[3] != digests[1]
 
 
 def test_a_stale_writer_of_redis_is_told_to_the_statistics_once(noted: list[str]) -> None:

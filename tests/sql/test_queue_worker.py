@@ -157,6 +157,25 @@ def test_every_job_is_worked_off_inside_and_outside_transactions(source: Source)
     assert (worked.completed, seen) == (1, ["outside"])
 
 
+def test_a_connection_of_django_that_is_too_old_is_renewed_between_two_jobs(
+    file: Source, url_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker lives longer than a request, and Django looks after its connections only at requests."""
+    file.enqueue("one", "two", "three")
+    alias = django_alias(url_of("sqlite"))
+    monkeypatch.setitem(connections.databases[alias], "CONN_MAX_AGE", None)
+    used: list[Any] = []
+
+    def handle(job: Job) -> None:
+        used.append(connections[alias].connection)
+        if job.payload == "two":
+            connections[alias].close_at = 0.0  # its time was over long ago
+
+    assert queue.run(handle, alias, until_idle=True).completed == 3
+    assert used[0] is used[1]
+    assert used[1] is not used[2]
+
+
 @pytest.mark.parametrize("kind", ASYNC)
 def test_every_job_is_worked_off_on_an_event_loop(kind: str, url_of: Any) -> None:
     asyncio.run(work_on_an_event_loop(kind, url_of))

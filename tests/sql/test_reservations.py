@@ -316,6 +316,18 @@ def test_restock_adds_and_takes_away_but_not_what_is_held(shop: Shop) -> None:
 
 
 @each_database
+def test_restock_that_takes_away_too_much_changes_nothing_even_if_the_refusal_is_caught_and_committed(
+    shop: Shop,
+) -> None:
+    desk = stocked(shop, a=3, b=2, c=1)
+    for items in ({"a": -1, "b": 5, "c": -2}, {"a": 4, "c": -2}):
+        with desk.begin() as tx, pytest.raises(OutOfStock, match="2 of 'c' wanted, 1 available") as short:
+            STOCK.restock(tx, items)
+        assert (short.value.item, short.value.wanted, short.value.available) == ("c", 2, 1)
+        assert shelf(desk) == {"a": 3, "b": 2, "c": 1}
+
+
+@each_database
 def test_two_stocks_do_not_know_each_other_and_names_are_binary(shop: Shop) -> None:
     desk = shop.desk
     for number, name in enumerate(HOSTILE):

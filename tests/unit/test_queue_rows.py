@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sqlite3
 import types
 from typing import TYPE_CHECKING, Any
 
+import aiosqlite
 import pytest
 
 from leasehold import Backoff
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, KeyReused, RetryTransaction, StaleFence
-from leasehold.sql import GiveUp, Job, Queue, QueueCounts, find_job, list_queues
+from leasehold.sql import (
+    GiveUp,
+    Job,
+    Queue,
+    QueueCounts,
+    find_job,
+    find_job_async,
+    list_queues,
+    list_queues_async,
+)
 from leasehold.sql.queue import job as job_module
 from leasehold.sql.queue import postgresql, sqlite
 from leasehold.sql.queue.job import Rules, error_text, refused_answer, vanished, write_payload
@@ -176,6 +187,40 @@ def test_what_is_over_is_removed_after_it_was_kept_the_oldest_first(file: sqlite
     assert kept.purge(file, older_than="30m") == 1
     assert (kept.purge(file, dead=True), kept.purge(file, dead=True, older_than=0)) == (0, 1)
     assert [info.queue for info in Queue("other").jobs(file)] == ["other"]
+
+
+def test_jobs_of_other_queues_do_not_use_up_what_an_operator_may_change_at_once(file: sqlite3.Connection) -> None:
+    older = [Queue("other").enqueue(file, each) for each in range(3)]
+    ours = [QUEUE.enqueue(file, each) for each in range(3)]
+    file.execute("UPDATE leasehold_queue SET state = 'dead', due_at = NULL, attempts = 3")
+    later(file, 500_000, *older)
+    later(file, 400_000, *ours)
+    assert QUEUE.retry_dead(file, limit=2) == 2
+    assert [look(file, number).state for number in ours] == ["ready", "ready", "dead"]
+    file.execute("UPDATE leasehold_queue SET state = 'done', due_at = NULL")
+    later(file, 400_000, *ours)
+    assert QUEUE.purge(file, limit=2) == 2
+    assert QUEUE.purge(file, limit=2) == 1
+    assert [info.id for info in Queue("other").jobs(file)] == older
+
+
+def test_questions_about_all_queues_are_asked_where_was_said(file: sqlite3.Connection) -> None:
+    """A file has no schemas, and says so of the one that it was asked for."""
+    number = QUEUE.enqueue(file, 1)
+    assert look(file, number).payload == 1
+    for question in (lambda: find_job(file, number, schema="s"), lambda: list_queues(file, schema="s")):
+        with pytest.raises(ConfigurationError, match="schema= is for PostgreSQL"):
+            question()
+
+    async def awaited() -> None:
+        async with aiosqlite.connect(":memory:") as connection:
+            assert await list_queues_async(connection) == []
+            assert await find_job_async(connection, 1) is None
+            for asked in (list_queues_async(connection, schema="s"), find_job_async(connection, 1, schema="s")):
+                with pytest.raises(ConfigurationError, match="schema= is for PostgreSQL"):
+                    await asked
+
+    asyncio.run(awaited())
 
 
 def test_one_job_is_removed_by_its_number_only_if_it_is_over_and_of_this_queue(file: sqlite3.Connection) -> None:

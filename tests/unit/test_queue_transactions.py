@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError
+from leasehold.sql.queue import transactions as module
 from leasehold.sql.queue.transactions import open_source
+from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 from tests.unit.queue_bench import Face
+from tests.unit.scripted_wire import ScriptedWire
 
 
 async def through(source: Any, error: BaseException | None = None) -> None:
@@ -135,3 +139,42 @@ def test_what_is_no_source_of_transactions_is_refused() -> None:
     for nothing in (7, sqlite3.connect(":memory:")):
         with pytest.raises(ConfigurationError, match="can serve only one thread"):
             open_source(nothing, is_async=False)
+
+
+OPEN, OPENS, AUTOCOMMIT = Transaction.OPEN, Transaction.OPENS, Transaction.AUTOCOMMIT
+WITHOUT_GAPS = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "state", "claims", "statements"),
+    [
+        ("mysql", AUTOCOMMIT, True, [WITHOUT_GAPS, "BEGIN", "work", "COMMIT"]),
+        ("mysql", AUTOCOMMIT, False, ["BEGIN", "work", "COMMIT"]),
+        ("mysql", OPENS, True, [WITHOUT_GAPS, "work"]),
+        ("mysql", OPENS, False, ["work"]),
+        ("mysql", OPEN, True, ["work"]),
+        ("postgresql", AUTOCOMMIT, True, ["BEGIN", "work", "COMMIT"]),
+        ("postgresql", OPENS, True, ["work"]),
+        ("sqlite", AUTOCOMMIT, True, ["BEGIN IMMEDIATE", "work", "COMMIT"]),
+        ("sqlite", OPENS, True, ["work"]),
+    ],
+)
+def test_only_claims_in_mysql_change_the_level_of_isolation_and_only_before_they_begin(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, state: Transaction, claims: bool, statements: list[str]
+) -> None:
+    """The transaction of a handler has the level that the user's own connection has."""
+    wire = ScriptedWire(dialect=dialect, state=state)
+    ended: list[str] = []
+    connection = SimpleNamespace(commit=lambda: ended.append("commit"), close=lambda: None)
+
+    async def over_the_wire(_: Any, work: Any) -> Any:
+        return await work(wire)
+
+    async def once() -> None:
+        async with open_source(lambda: connection, is_async=False).begin(claims=claims):
+            await wire.query("work", {})
+
+    monkeypatch.setattr(module, "call_either", over_the_wire)
+    run(once())
+    assert wire.statements == statements
+    assert ended == ([] if state is AUTOCOMMIT else ["commit"])

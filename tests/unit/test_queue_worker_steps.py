@@ -15,16 +15,18 @@ import pytest
 from leasehold import Backoff
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, RetryTransaction
-from leasehold.sql import GiveUp
+from leasehold.sql import GiveUp, Queue
 from leasehold.sql.queue import worker as module
-from leasehold.sql.queue.worker import Plan, _Running, handler_is_async, stopping
+from leasehold.sql.queue import worker_async
+from leasehold.sql.queue.queue import POLL as USUAL_POLL
+from leasehold.sql.queue.worker import Plan, Worked, Worker, _Running, handler_is_async, stopping
 from tests.unit.planned_waits import PlannedWaits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-from tests.unit.queue_bench import POLL, QUEUE, Bench, face_of
+from tests.unit.queue_bench import POLL, QUEUE, Bench, Face, face_of
 
 
 @pytest.fixture
@@ -193,6 +195,22 @@ def test_claim_is_good_for_its_visibility_from_the_moment_at_which_it_was_asked_
     assert ends == [begun + 40]
 
 
+def test_claim_of_a_worker_lasts_in_the_table_as_long_as_its_queue_says(bench: Bench) -> None:
+    patient = Queue("mails", visibility="5h")
+    bench.enqueue(1)
+    seen: list[Any] = []
+
+    def handle(job: Any) -> None:
+        info = patient.job(bench.file, job.id)
+        assert info is not None
+        seen.append((info.state, info.due_in))
+
+    face: Any = Face(bench.path, handle)
+    worker = Worker(Plan(patient, handle, 1, False, True, POLL, 9.0), face)
+    run(worker._claim_and_work(worker.face.transactions()))
+    assert seen == [("claimed", pytest.approx(18_000, abs=300))]
+
+
 def test_work_in_a_transaction_is_not_begun_for_a_job_that_another_has(bench: Bench) -> None:
     bench.enqueue(1)
     late = bench.claim()
@@ -299,6 +317,48 @@ def test_keeper_extends_what_runs_and_removes_what_is_over_now_and_then(bench: B
     assert face.notes.count("open") == face.notes.count("close") == 1
 
 
+def test_keeper_leaves_completed_jobs_for_as_long_as_their_queue_keeps_them(bench: Bench) -> None:
+    queue = Queue("mails", keep="1h")
+    bench.enqueue(*range(3))
+    bench.file.execute("UPDATE leasehold_queue SET state = 'done', due_at = NULL")
+    for number, age in ((1, 3_300), (2, 3_900)):
+        bench.file.execute(f"UPDATE leasehold_queue SET changed_at = changed_at - {age} WHERE id = {number}")
+    bench.file.execute("UPDATE leasehold_queue SET state = 'dead', changed_at = 1 WHERE id = 3")
+    face: Any = Face(bench.path, print)
+    worker = Worker(Plan(queue, print, 1, False, True, POLL, 9.0), face)
+    face.runtime.plan = [worker.over.set]
+    run(worker._keep())
+    assert [(job.id, job.state) for job in queue.jobs(bench.file)] == [(1, "done"), (3, "dead")]
+
+
+def test_claims_and_removals_are_told_from_answers_and_work_when_they_open_their_transactions(bench: Bench) -> None:
+    """In MySQL the first two may lock no gaps, and the others have the user's own level of isolation."""
+    bench.enqueue(1)
+    job = bench.claim()
+    bench.enqueue(2)
+    for in_transaction, work in ((False, ["claim", "other"]), (True, ["claim", "other"])):
+        bench.let_all_be_due()
+        worker = bench.worker(in_transaction=in_transaction)
+        begun: list[str] = []
+        source = face_of(worker).transactions()
+        begin = source.begin
+
+        def note(*, claims: bool = False, begun: list[str] = begun, begin: Any = begin) -> Any:
+            begun.append("claim" if claims else "other")
+            return begin(claims=claims)
+
+        source.begin = note
+        found = run(worker._claim(source))
+        assert found is not None
+        run(worker._work(source, _Running(found, 1e9)))
+        assert begun == work
+        worker._running[job.id] = _Running(job, 1e9)
+        run(worker._extend_all(source))
+        run(worker._purge(source))
+        assert begun[2:] == (["claim"] if in_transaction else ["other", "claim"])
+        run(source.close())
+
+
 def test_keeper_marks_a_job_that_another_has_and_leaves_it_alone(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -376,6 +436,78 @@ def test_options_of_a_run_are_checked() -> None:
         QUEUE.run(asyncio.sleep, nothing)
     with pytest.raises(ConfigurationError, match="async def"):
         asyncio.run(QUEUE.run_async(print, nothing))
+
+
+CHOSEN: dict[str, Any] = {
+    "concurrency": 3, "in_transaction": True, "until_idle": True, "poll": POLL, "grace": "7s",
+    "signals": (signal.SIGUSR1,), "stop": print,
+}  # fmt: skip
+USUAL: dict[str, Any] = {
+    "concurrency": 1,
+    "in_transaction": False,
+    "until_idle": False,
+    "poll": USUAL_POLL,
+    "grace": 30.0,
+}
+
+
+@pytest.mark.parametrize("face", ["run", "run_async"])
+def test_every_option_of_a_run_reaches_its_worker(monkeypatch: pytest.MonkeyPatch, face: str) -> None:
+    given: list[Any] = []
+
+    def blocking(*words: Any) -> Worked:
+        given.extend(words)
+        return Worked(completed=5)
+
+    async def awaited(*words: Any) -> Worked:
+        return blocking(*words)
+
+    def work(**words: Any) -> Worked:
+        given.clear()
+        if face == "run":
+            return QUEUE.run(print, "the database", **words)
+        return asyncio.run(QUEUE.run_async(print, "the database", **words))
+
+    monkeypatch.setattr(module, "run_blocking", blocking)
+    monkeypatch.setattr(worker_async, "run_tasks", awaited)
+    assert work(**CHOSEN) == Worked(completed=5)
+    assert given == [Plan(QUEUE, print, 3, True, True, POLL, 7.0), "the database", (signal.SIGUSR1,), print]
+    work()
+    assert given == [Plan(QUEUE, print, **USUAL), "the database", None, None]
+
+
+def test_as_many_handlers_run_at_once_as_was_said(bench: Bench) -> None:
+    bench.enqueue(1, 2, 3)
+    together = threading.Barrier(3)
+    database = lambda: sqlite3.connect(bench.path / "queue.db", timeout=60)  # noqa: E731 - as in the documents
+    worked = QUEUE.run(lambda _: together.wait(60), database, concurrency=3, until_idle=True, signals=())
+    assert (worked.completed, worked.failed) == (3, 0)
+
+
+def test_run_on_an_event_loop_ends_in_order_with_the_signal_that_was_named(bench: Bench) -> None:
+    bench.enqueue("first", "second")
+    missed: list[object] = []
+    stops: list[Callable[[], None]] = []
+
+    def who_had_it_before(*_: object) -> None:
+        missed.append("the signal")
+        stops[0]()
+
+    async def handle(job: Any) -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    def connect() -> Any:
+        return aiosqlite.connect(bench.path / "queue.db")
+
+    before = signal.signal(signal.SIGUSR1, who_had_it_before)
+    try:
+        run_of_it = QUEUE.run_async(handle, connect, poll=POLL, signals=[signal.SIGUSR1], stop=stops.append)
+        worked = asyncio.run(run_of_it)
+        assert signal.getsignal(signal.SIGUSR1) is who_had_it_before
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert (worked.completed, missed) == (1, [])
+    assert bench.states() == [("done", 1), ("ready", 0)]
 
 
 def test_handler_is_async_also_if_it_is_an_object_with_such_a_call() -> None:

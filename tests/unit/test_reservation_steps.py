@@ -247,6 +247,27 @@ def test_what_is_not_there_is_not_taken_away(file: sqlite3.Connection) -> None:
     assert shelf(file) == {"a": 0}
 
 
+@pytest.mark.parametrize(
+    ("items", "lacking"),
+    [
+        ({"a": 4, "b": -3}, ("b", 3, 2)),
+        ({"a": -4, "b": -3}, ("b", 3, 2)),
+        ({"a": -5, "b": 9, "c": -1}, ("c", 1, 0)),
+        ({"b": -2, "a": -6}, ("a", 6, 5)),
+        ({"a": 0, "b": 1, "d": -1}, ("d", 1, 0)),
+    ],
+)
+def test_a_restock_that_lacks_something_changes_nothing_even_if_the_refusal_is_caught_and_committed(
+    file: sqlite3.Connection, items: dict[str, int], lacking: tuple[str, int, int]
+) -> None:
+    STOCK.restock(file, {"a": 5, "b": 2, "c": 0})
+    with pytest.raises(OutOfStock, match="nothing was taken") as short:
+        STOCK.restock(file, items)
+    file.commit()
+    assert (short.value.item, short.value.wanted, short.value.available) == lacking
+    assert shelf(file) == {"a": 5, "b": 2, "c": 0}
+
+
 def test_levels_are_listed_by_the_names_of_the_items(file: sqlite3.Connection) -> None:
     file.execute("CREATE TABLE product (id TEXT, available INTEGER NOT NULL)")
     file.execute("INSERT INTO product VALUES ('c', 1), ('a', 2), ('b', 3)")
@@ -285,6 +306,28 @@ def test_what_is_added_to_a_shelf_of_the_users_own_needs_its_row(file: sqlite3.C
     file.execute("DELETE FROM product WHERE id = 9")
     own.cancel(file, "k")  # an item that is gone has nothing to be given back to
     assert own.available(file, 10) == 6
+
+
+def test_a_shelf_of_the_users_own_may_be_in_another_schema_with_names_of_its_own(file: sqlite3.Connection) -> None:
+    file.execute("ATTACH ':memory:' AS shop")
+    for schema, left in (("main", 70), ("shop", 5)):
+        file.execute(f'CREATE TABLE {schema}."the things" ("sku %" TEXT PRIMARY KEY, "left" INTEGER NOT NULL)')
+        file.execute(f"INSERT INTO {schema}.\"the things\" VALUES ('a', {left}), ('b', {left + 1})")
+    own = Stock("own", table=("shop", "the things"), item="sku %", available="left")
+    made = own.reserve(file, {"a": 2, "b": 6}, key="k", hold="1h")
+    assert own.levels(file) == [StockLevel("a", 3, 2), StockLevel("b", 0, 6)]
+    assert [own.available(file, item) for item in "abc"] == [3, 0, 0]
+    with pytest.raises(OutOfStock, match="1 of 'b' wanted, 0 available in 'own'"):
+        own.reserve(file, {"a": 1, "b": 1})
+    own.cancel(file, made.key)
+    own.restock(file, {"a": 4, "b": -6})
+    with pytest.raises(ConfigurationError, match="the stock table of 'own' has no row for 'c'"):
+        own.restock(file, {"c": 1})
+    shelves = [
+        dict(file.execute(f'SELECT "sku %", "left" FROM {schema}."the things"').fetchall())
+        for schema in ("shop", "main")
+    ]
+    assert shelves == [{"a": 9, "b": 0}, {"a": 70, "b": 71}]
 
 
 # --- without a database

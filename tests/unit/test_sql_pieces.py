@@ -7,6 +7,7 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import pymysql
 import pytest
 
 from leasehold._runtimes.threads import run
@@ -16,6 +17,7 @@ from leasehold.sql import store_schema
 from leasehold.sql.calls import call, require_transaction
 from leasehold.sql.database_url import PATIENCE, database_name, open_database
 from leasehold.sql.identifiers import escaped, literal, quoted, table_name
+from leasehold.sql.mysql_table import MysqlTable, at_once
 from leasehold.sql.pauses import Pauses
 from leasehold.sql.savepoints import behind_a_savepoint
 from leasehold.sql.sqlite_busy import with_busy_timeout
@@ -251,6 +253,87 @@ def test_what_keeps_a_server_from_being_reached_is_told(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, driver, None)
     with pytest.raises(ConfigurationError, match=rf"(?i)needs {driver}, .*pip install {driver}"):
         open_database(url)
+
+
+# --- a table in MySQL and MariaDB
+
+
+def test_a_table_of_mysql_is_looked_at_once_per_connection_and_database() -> None:
+    """One of another engine would let two writers pass, also where the table of another database is sound."""
+
+    class Session:
+        """What a driver has for a connection."""
+
+    def shown(engine: str) -> Any:
+        return rows(("leasehold_x", f"CREATE TABLE ... ENGINE={engine} DEFAULT CHARSET=ascii"))
+
+    table = MysqlTable("leasehold_x", "CREATE TABLE @table@ (a INTEGER)", printed_by="x")
+    wire = ScriptedWire(shown("InnoDB"), shown("MyISAM"), shown("Aria"), shown("INNODB"), dialect="mysql")
+    wire.driver = Session()
+    look = ["SHOW CREATE TABLE leasehold_x", *["SHOW CREATE TABLE `shop`.leasehold_x"] * 3]
+    for _ in range(2):
+        run(table.require_transactions(wire, None))
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="leasehold_x is not of InnoDB"):
+            run(table.require_transactions(wire, "shop"))
+    for _ in range(2):
+        run(table.require_transactions(wire, "shop"))
+    assert wire.statements == look
+    other = ScriptedWire(shown("InnoDB"), dialect="mysql")
+    other.driver = Session()
+    run(table.require_transactions(other, None))
+    assert other.statements == look[:1], "another connection may be to another server"
+
+
+@pytest.mark.parametrize(
+    ("fails", "state", "statements"),
+    [
+        (1146, Transaction.OPENS, ["WRITE `a%%b`.t", "DO 0", "CREATE `a%%b`.t", "WRITE `a%%b`.t"]),
+        (1146, Transaction.AUTOCOMMIT, ["WRITE `a%%b`.t", "DO 0", "CREATE `a%%b`.t", "WRITE `a%%b`.t"]),
+        (1146, Transaction.OPEN, ["WRITE `a%%b`.t", "DO 0"]),
+        (1142, Transaction.OPENS, ["WRITE `a%%b`.t"]),
+    ],
+)
+def test_a_table_of_mysql_is_made_only_where_nothing_is_open(
+    fails: int, state: Transaction, statements: list[str]
+) -> None:
+    table = MysqlTable("t", "CREATE @table@", printed_by="leasehold schema x")
+    wire = ScriptedWire(
+        pymysql.ProgrammingError(fails, "why"), rows(), rows(), rows((7,)), dialect="mysql", state=state
+    )
+    work = table.query(wire, "WRITE @table@", "a%b", {"a": 1})
+    if len(statements) == 4:
+        assert run(work).rows == [(7,)]
+        assert [values for _, values in wire.asked] == [{"a": 1}, {}, {}, {"a": 1}]
+    elif fails == 1146:
+        with pytest.raises(ConfigurationError, match=r"there is no table t, .*`leasehold schema x` once, beforehand"):
+            run(work)
+    else:
+        with pytest.raises(pymysql.ProgrammingError):
+            run(work)
+    assert wire.statements == statements
+    assert table.script("a%b") == "CREATE `a%b`.t"
+
+
+def test_the_patience_of_a_session_of_mysql_is_put_back_also_after_an_error() -> None:
+    class Driver:
+        def get_server_info(self) -> str:
+            return "8.0.36"
+
+    for error in (None, pymysql.OperationalError(1205, "locked")):
+        wire = ScriptedWire(rows((47,)), rows(), error or rows((1,)), dialect="mysql")
+        wire.driver = Driver()
+        if error is None:
+            assert run(at_once(wire, "WORK", {"a": 1})).rows == [(1,)]
+        else:
+            with pytest.raises(pymysql.OperationalError):
+                run(at_once(wire, "WORK", {"a": 1}))
+        assert wire.statements == [
+            "SELECT @@innodb_lock_wait_timeout",
+            "SET SESSION innodb_lock_wait_timeout = 1",
+            "WORK",
+            "SET SESSION innodb_lock_wait_timeout = 47",
+        ]
 
 
 # --- wires

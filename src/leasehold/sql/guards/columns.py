@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold._runtimes.threads import run
 from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError, StaleFence
+from leasehold.fencing.checks import note_passed
 from leasehold.fencing.token import feed_back, refused, token_of
 from leasehold.sql.tables.rows import Rows
 from leasehold.sql.wires import async_twin, wire_of
@@ -49,9 +50,10 @@ def fenced_update(
     if wire.is_async:
         raise ConfigurationError(f"{kind_of(tx)} is async: write await fenced_update_async(tx, ...)")
     try:
-        return run(_update(wire, _token(lease, table), table, values, where=where, column=column))
+        written = run(_update(wire, _token(lease, table), table, values, where=where, column=column))
     except StaleFence as refusal:
         raise feed_back(lease, refusal) from None
+    return _noted(written)
 
 
 async def fenced_update_async(
@@ -74,9 +76,16 @@ async def fenced_update_async(
     if not wire.is_async:
         raise ConfigurationError(f"{kind_of(tx)} is not async: write fenced_update(tx, ...)")
     try:
-        return await _update(wire, _token(lease, table), table, values, where=where, column=column)
+        written = await _update(wire, _token(lease, table), table, values, where=where, column=column)
     except StaleFence as refusal:
         raise feed_back(lease, refusal) from None
+    return _noted(written)
+
+
+def _noted(written: bool) -> bool:  # noqa: FBT001 - only passed on
+    if written:
+        note_passed()
+    return written
 
 
 def _token(lease: Lease | AsyncLease | int, table: str | tuple[str, str]) -> Token:

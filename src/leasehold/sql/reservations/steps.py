@@ -190,14 +190,17 @@ class Ledger:
         return replace(found, state=CANCELLED, overdue=False)
 
     async def restock(self, items: Mapping[Item, int]) -> None:
-        """Add to the stock, or take away what is not held."""
+        """Add to the stock, or take away what is not held; all of it, or nothing."""
+        done: dict[Item, int] = {}
         for item, change in items.items():
             if change >= 0:
                 count = (await self.ask(self.statements.restock, item=item, change=change)).count
                 if count < 1 and change > 0:  # MySQL does not count a change by nothing
                     raise ConfigurationError(f"the stock table of {self.rules.name!r} has no row for {item!r}")
             elif not await self._change(item, change):
+                await self._give_back({each: -made for each, made in done.items()})
                 raise out_of_stock(self.rules, item, -change, await self._in_stock(item))
+            done[item] = change
 
     async def sweep(self, limit: int) -> int:
         """Give back what is overdue, and remove old records."""
