@@ -537,6 +537,39 @@ async def test_a_waiter_whose_time_is_over_while_the_store_is_away_learns_that(s
 
 
 @story
+async def test_a_waiter_whose_time_is_over_when_the_store_is_back_was_only_kept_by_the_holder(scene: Scene) -> None:
+    held = await scene.other.lock("x").acquire()
+    await scene.come(1)
+    await scene.come(1, timeout=1)
+    scene.store.faults.refuse_next("turn")
+    scene.line.place.signal.set()  # type: ignore[union-attr]
+    await scene.until(lambda: scene.line.failure is not None)
+    scene.store.clock.advance(0.5)
+    await scene.until(lambda: scene.line.place is not None)
+    scene.store.clock.advance(0.6)
+    with pytest.raises(AcquireTimeout):
+        await scene.tasks[1]
+    await held.release()
+
+
+@story
+async def test_a_waiter_that_learns_of_the_outage_is_told_of_which_lock_of_which_store(scene: Scene) -> None:
+    held = await scene.other.lock("x").acquire()
+    await scene.come(1)
+    await scene.come(1, timeout=1)
+    scene.store.faults.cut()
+    scene.line.place.signal.set()  # type: ignore[union-attr]
+    await scene.until(lambda: scene.line.failure is not None)
+    scene.store.clock.advance(1.1)
+    with pytest.raises(BackendUnavailable, match="turn: no answer") as raised:
+        await scene.tasks[1]
+    assert (raised.value.name, raised.value.backend) == ("x", scene.client.store)
+    scene.store.faults.heal()
+    await held.release()
+
+
+
+@story
 async def test_closing_ends_all_in_line_and_leaves_nothing(scene: Scene) -> None:
     first = await scene.batch(4)
     with pytest.warns(ResourceWarning):
