@@ -282,7 +282,6 @@ def test_the_timeout_of_a_paused_name_has_who_holds_it_and_how_long_it_was_waite
     assert (late.value.holder, late.value.waited, late.value.backend) == (THEM, 0.5, steps.client.store)
 
 
-
 # What a request may take
 
 
@@ -357,7 +356,6 @@ def test_a_store_that_says_late_that_it_is_back_at_once_gets_the_usual_time_from
     with pytest.raises(BackendUnavailable, match="away"):
         steps.client.lock("x").acquire()
     assert 16.0 <= steps.now - NOW < 16.0 + GRACE
-
 
 
 def test_what_is_in_doubt_is_left_to_the_cleanup_for_a_ttl_and_what_is_not_is_left_alone(steps: Steps) -> None:

@@ -568,7 +568,6 @@ async def test_a_waiter_that_learns_of_the_outage_is_told_of_which_lock_of_which
     await held.release()
 
 
-
 @story
 async def test_closing_ends_all_in_line_and_leaves_nothing(scene: Scene) -> None:
     first = await scene.batch(4)
