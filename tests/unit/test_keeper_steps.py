@@ -11,7 +11,7 @@ import pytest
 
 from leasehold import BackendUnavailable, ClientClosed, OutcomeUnknown, events
 from leasehold._core.events import Events
-from leasehold._core.keeper import BUNDLE, LINGER, LONGEST_SLEEP, Keeper
+from leasehold._core.keeper import BUNDLE, CLOSE_PATIENCE, LINGER, LONGEST_SLEEP, Keeper
 from leasehold._core.states import State
 from leasehold._core.tenure import Tenure
 from leasehold._runtimes.threads import run
@@ -32,12 +32,14 @@ class Tasks(ManualThreadRuntime):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
         self.spawned: list[tuple[str, Any]] = []
+        self.joined: list[float | None] = []
 
     def spawn(self, work: Any, name: str) -> Any:
         self.spawned.append((name.removeprefix("leasehold "), work))
         return self
 
     async def join(self, deadline: float | None = None) -> bool:
+        self.joined.append(deadline)
         return True
 
     def perform(self) -> list[str]:
@@ -513,6 +515,22 @@ def test_a_loss_that_was_announced_is_not_kept_for_another_report(looks: Looks) 
     assert looks.look()[1] == ["loss", "events"]
     assert looks.keeper.decide(kept) is kept.loss
     assert looks.keeper._decided == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "until"), [(math.inf, NOW + CLOSE_PATIENCE), (NOW + 2.0, NOW + 2.0), (NOW + 60.0, NOW + CLOSE_PATIENCE)]
+)
+def test_closing_waits_for_the_worker_for_a_callback_and_for_listeners_but_not_for_ever(
+    looks: Looks, limit: float, until: float
+) -> None:
+    lost, held = looks.lease("a"), looks.lease("b")
+    looks.keeper.lose(lost, LOSS)
+    looks.keeper._notifier = looks.runtime
+    looks.keeper._dispatcher.dispatch(events.Renewed("b", 7))
+    with pytest.warns(ResourceWarning, match="while it held 'b'; release"):
+        run(looks.keeper.close(limit))
+    assert looks.runtime.joined == [until] * 3
+    assert held.loss == Loss(LossReason.CLOSED, "its client was closed")
 
 
 class Watching:
