@@ -116,7 +116,11 @@ def test_a_client_shows_what_it_holds_on_every_event_loop(store: ManualStore) ->
     leasehold.assert_held("b", anywhere=True)
     with pytest.raises(AssertionError, match="another thread or task"):
         leasehold.assert_held("b")
-    for loop, lease in ((first, here), (second, there)):
+    pool = client.semaphore("p", 2)
+    early, late = second.run_until_complete(pool.acquire()), first.run_until_complete(pool.acquire())
+    found = [(held.name, held.fence) for held in client.held()]
+    assert found[2:] == [("p", early.fence), ("p", late.fence)], "by fence, on whatever loop"
+    for loop, lease in ((first, here), (second, there), (second, early), (first, late)):
         assert loop.run_until_complete(lease.release())
     assert client.held() == ()
     for loop in (second, first):
