@@ -517,6 +517,21 @@ def test_a_loss_that_was_announced_is_not_kept_for_another_report(looks: Looks) 
     assert looks.keeper._decided == []
 
 
+@pytest.mark.parametrize(("max_hold", "is_woken"), [(0.2, True), (20.0, False), (None, False)])
+def test_a_lease_that_was_passed_on_and_ends_before_the_next_look_wakes_the_worker(
+    looks: Looks, max_hold: float | None, is_woken: bool
+) -> None:
+    before = looks.lease("a", fence=11)
+    looks.runtime.perform()
+    looks.look()
+    looks.keeper._signal.clear()
+    following = Tenure("a", Grant(before.grant.claim, 12, 30.0), NOW, renew=True, max_hold=max_hold)
+    with looks.keeper.guard:
+        looks.keeper.succeed(before, following)
+    assert looks.keeper._signal.is_set() is is_woken
+    assert looks.keeper.tenures() == [following]
+
+
 @pytest.mark.parametrize(
     ("limit", "until"), [(math.inf, NOW + CLOSE_PATIENCE), (NOW + 2.0, NOW + 2.0), (NOW + 60.0, NOW + CLOSE_PATIENCE)]
 )

@@ -569,6 +569,38 @@ async def test_a_waiter_that_learns_of_the_outage_is_told_of_which_lock_of_which
 
 
 @story
+async def test_the_outage_of_a_delegate_that_left_is_not_that_of_those_behind_it(scene: Scene) -> None:
+    held = await scene.other.lock("x").acquire()
+    await scene.come(2)
+    await scene.come(1, timeout=5)
+    scene.store.faults.refuse_next("turn")
+    scene.line.place.signal.set()  # type: ignore[union-attr]
+    await scene.until(lambda: scene.line.failure is not None)
+    scene.tasks[0].cancel()
+    await asyncio.wait([scene.tasks[0]])
+    await scene.until(lambda: scene.line.place is not None)
+    scene.store.clock.advance(5.1)
+    with pytest.raises(AcquireTimeout):
+        await scene.tasks[2]
+    await held.release()
+
+
+@story
+async def test_a_waiter_that_gives_up_before_the_store_has_answered_was_kept_by_its_own_process(scene: Scene) -> None:
+    scene.store.faults.delay_next_reply(5, "join")
+    scene.tasks.append(asyncio.create_task(scene.client.lock("x").acquire()))
+    await scene.until(lambda: scene.store.faults.delayed)
+    late = asyncio.create_task(scene.client.lock("x").acquire(1))
+    await scene.until(lambda: scene.waiting == 1)
+    scene.store.clock.advance(1.1)
+    with pytest.raises(AcquireTimeout) as raised:
+        await late
+    assert raised.value.holder == scene.client._holder(None)
+    scene.store.clock.advance(5)
+    await (await scene.tasks[0]).release()
+
+
+@story
 async def test_closing_ends_all_in_line_and_leaves_nothing(scene: Scene) -> None:
     first = await scene.batch(4)
     with pytest.warns(ResourceWarning):
