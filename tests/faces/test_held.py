@@ -59,3 +59,70 @@ def test_the_task_that_holds_a_lock_may_say_so_and_others_only_for_the_process(s
                 await asyncio.to_thread(leasehold.assert_held, "x")
 
     asyncio.run(story())
+
+
+def test_leases_are_shown_in_order_of_their_names_and_of_fences_under_one_name(
+    client: leasehold.Client, store: ManualStore
+) -> None:
+    taken = {}
+    for name, kind in (("c", "pool"), ("a", "lock"), ("c", "pool"), ("b", "read")):
+        match kind:
+            case "pool":
+                lock = client.semaphore(name, 2, ttl=40)
+            case "lock":
+                lock = client.lock(name, ttl=20, renew=False)
+            case _:
+                lock = client.rwlock(name, ttl=60).read
+        lease = lock.acquire()
+        taken[name, lease.fence] = lease
+        store.clock.advance(1)
+    found = client.held()
+    assert [(held.name, held.fence) for held in found] == sorted(taken)
+    assert [held.mode for held in found] == [
+        leasehold.Mode.EXCLUSIVE,
+        leasehold.Mode.SHARED,
+        leasehold.Mode.PERMIT,
+        leasehold.Mode.PERMIT,
+    ]
+    assert [held.remaining for held in found] == [taken[held.name, held.fence].remaining() for held in found]
+    assert len({held.remaining for held in found}) == 4
+    for lease in taken.values():
+        lease.release()
+
+
+def test_of_several_holders_of_one_name_each_may_say_that_it_is_held(client: leasehold.Client) -> None:
+    pool = client.semaphore("x", 2)
+    with ThreadPoolExecutor(1) as other_thread:
+        theirs = other_thread.submit(pool.acquire).result()
+        with pytest.raises(AssertionError, match="another thread or task"):
+            leasehold.assert_held("x")
+        with pool.hold():
+            leasehold.assert_held("x")
+            other_thread.submit(leasehold.assert_held, "x").result()
+        with pytest.raises(AssertionError, match="another thread or task"):
+            leasehold.assert_held("x")
+        theirs.release()
+        with pytest.raises(AssertionError, match="is not held here"):
+            leasehold.assert_held("x", anywhere=True)
+
+
+def test_a_client_shows_what_it_holds_on_every_event_loop(store: ManualStore) -> None:
+    client = store.connect_async()
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    here = first.run_until_complete(client.lock("b").acquire())
+    there = second.run_until_complete(client.lock("a").acquire())
+    assert [(held.name, held.fence) for held in client.held()] == [("a", there.fence), ("b", here.fence)]
+    leasehold.assert_held("a", anywhere=True)
+    leasehold.assert_held("b", anywhere=True)
+    with pytest.raises(AssertionError, match="another thread or task"):
+        leasehold.assert_held("b")
+    pool = client.semaphore("p", 2)
+    early, late = second.run_until_complete(pool.acquire()), first.run_until_complete(pool.acquire())
+    found = [(held.name, held.fence) for held in client.held()]
+    assert found[2:] == [("p", early.fence), ("p", late.fence)], "by fence, on whatever loop"
+    for loop, lease in ((first, here), (second, there), (second, early), (first, late)):
+        assert loop.run_until_complete(lease.release())
+    assert client.held() == ()
+    for loop in (second, first):
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()

@@ -298,12 +298,13 @@ import os
 import leasehold
 
 client = leasehold.connect("memory://")
-lock = client.lock("x")  # made and used before the fork, and used again after it
+lock = client.lock("x", reason="nightly")  # made and used before the fork, and used again after it
 lease = lock.acquire()
 child = os.fork()
 if child == 0:
     mine = lock.acquire(timeout=0)  # a private memory store: the child's is another one
-    ours = mine.holder.pid == os.getpid() and lease.remaining() == 0 and mine.remaining() > 0
+    whose = (mine.holder.pid, mine.holder.reason) == (os.getpid(), "nightly")
+    ours = whose and lease.remaining() == 0 and mine.remaining() > 0
     os._exit(0 if ours and mine.release() else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), lease.remaining() > 0, lease.release())
 """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold import BackendRejected
+from leasehold import AcquireTimeout, BackendRejected
 from leasehold._face import this_process
 from leasehold._face.lock_spec import takes_the_call
 from tests.unit.test_core_time import Script, fails
@@ -80,22 +80,29 @@ def test_who_wants_the_call_itself_has_two_parameters_for_it(function: Callable[
     assert takes_the_call(function) is takes_it
 
 
+@pytest.mark.parametrize("failing", ["a", "b", "c"])
 @pytest.mark.parametrize("call", [lambda locks: locks.try_acquire(), lambda locks: locks.acquire(0)])
 def test_when_one_of_several_locks_fails_its_error_is_raised_and_the_others_are_given_back(
-    client: Client, call: Callable[[Any], Any]
+    client: Client, call: Callable[[Any], Any], failing: str
 ) -> None:
     Script(
         client,
         "try_acquire",
-        lambda claim, until, plain: fails(BackendRejected("no rights")) if claim.key.endswith("b") else plain(),
+        lambda claim, until, plain: fails(BackendRejected("no rights")) if claim.key.endswith(failing) else plain(),
     )
-    with pytest.raises(BackendRejected):
-        call(client.lock_all(["a", "b", "c"]))
+    with pytest.raises(BackendRejected) as raised:
+        call(client.lock_all(["c", "a", "b"]))
+    assert raised.value.name == failing
     assert client.locks() == []
 
 
-def test_when_one_of_several_locks_is_busy_the_others_are_given_back(client: Client, other: Client) -> None:
-    with other.lock("b").hold():
-        assert client.lock_all(["a", "b", "c"]).try_acquire() is None
-        assert client.inspect("a") is None
-        assert client.inspect("c") is None
+@pytest.mark.parametrize("busy", ["a", "b", "c"])
+def test_when_one_of_several_locks_is_busy_the_others_are_given_back(client: Client, other: Client, busy: str) -> None:
+    with other.lock(busy).hold():
+        assert client.lock_all(["c", "a", "b"]).try_acquire() is None
+        assert [state.name for state in client.locks()] == [busy]
+        with pytest.raises(AcquireTimeout) as late:
+            client.lock_all(["c", "a", "b"]).acquire(0)
+        assert late.value.name == busy
+        assert [state.name for state in client.locks()] == [busy]
+        assert client.held() == ()

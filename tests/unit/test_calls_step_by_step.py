@@ -251,6 +251,37 @@ def test_a_name_that_is_paused_is_another_error(steps: Steps) -> None:
     assert (late.value.pause, late.value.retry_after, late.value.name) == (pause, 60.0, "x")
 
 
+@pytest.mark.parametrize("queue", [True, False], ids=["queue", "polling"])
+def test_a_pause_that_is_over_is_not_what_a_call_has_waited_for(steps: Steps, queue: bool) -> None:
+    steps.opened.has_queue = queue
+    paused = Pause("moving", "ana")
+    steps.answers("join", placed(0.4, ahead=3, paused=paused, retry_after=60.0))
+    steps.answers("turn", placed(0.4, ahead=3))
+    steps.answers("try_acquire", refused(paused=paused, retry_after=60.0), refused())
+    with pytest.raises(AcquireTimeout, match="it is held by them on elsewhere") as late:
+        steps.client.lock("x", slow_wait=None).acquire(1.0)
+    assert not isinstance(late.value, Paused)
+    assert late.value.retry_after is None
+
+
+def test_a_slow_wait_for_a_name_that_is_paused_says_so(steps: Steps) -> None:
+    pause = Pause("moving", "ana", 60.0)
+    steps.answers("join", placed(5.0, ahead=2, paused=pause))
+    steps.answers("turn", placed(5.0, ahead=1, paused=pause), granted())
+    steps.client.lock("x", slow_wait=1.5).acquire(None).release()
+    assert [event for event in steps.seen if isinstance(event, events.Waiting)] == [
+        events.Waiting("x", 1.5, THEM, 1, None, pause)
+    ]
+
+
+def test_the_timeout_of_a_paused_name_has_who_holds_it_and_how_long_it_was_waited_for(steps: Steps) -> None:
+    for verb in ("join", "turn"):
+        steps.answers(verb, placed(9.0, paused=Pause("moving", "ana", 60.0)))
+    with pytest.raises(Paused, match=r"within 0\.500 s; it is paused by ana for another 60 s: moving") as late:
+        steps.client.lock("x", slow_wait=None).acquire(0.5)
+    assert (late.value.holder, late.value.waited, late.value.backend) == (THEM, 0.5, steps.client.store)
+
+
 # What a request may take
 
 
@@ -293,6 +324,38 @@ def test_a_store_that_is_away_is_tried_with_growing_pauses_until_the_end(
     (outage,) = [event for event in steps.seen if isinstance(event, events.StoreUnreachable)]
     assert (outage.remaining, outage.back_in) == (ends, None)
     assert raised.value.name == "x"
+
+
+@pytest.mark.parametrize(
+    ("timeout", "back_in", "ends"),
+    [(None, 30.0, 40.0), (None, 4.0, 14.0), (None, None, 10.0), (12.0, 30.0, 12.0), (60.0, 4.0, 60.0)],
+)
+def test_a_store_that_says_when_it_is_back_is_tried_for_that_long_and_the_usual_time_but_not_beyond_the_timeout(
+    steps: Steps, timeout: float | None, back_in: float | None, ends: float
+) -> None:
+    sits_out = BackendUnavailable("it sits out")
+    sits_out.back_in = back_in
+    steps.answers("join", sits_out, BackendUnavailable("away"))
+    with pytest.raises(BackendUnavailable, match="away"):
+        steps.client.lock("x").acquire(timeout)
+    assert ends <= steps.now - NOW < ends + GRACE
+    assert [event for event in steps.seen if isinstance(event, events.StoreUnreachable)] == [
+        events.StoreUnreachable("x", ends, "it sits out", back_in)
+    ]
+
+
+def test_a_store_that_says_late_that_it_is_back_at_once_gets_the_usual_time_from_then(steps: Steps) -> None:
+    back = BackendUnavailable("it is back")
+    back.back_in = 0.0
+
+    def slow(_: Any) -> Any:
+        steps.store.clock.advance(6.0)
+        raise back
+
+    steps.answers("join", slow, BackendUnavailable("away"))
+    with pytest.raises(BackendUnavailable, match="away"):
+        steps.client.lock("x").acquire()
+    assert 16.0 <= steps.now - NOW < 16.0 + GRACE
 
 
 def test_what_is_in_doubt_is_left_to_the_cleanup_for_a_ttl_and_what_is_not_is_left_alone(steps: Steps) -> None:

@@ -170,6 +170,14 @@ def test_a_store_that_cannot_raise_fences_is_not_asked_to() -> None:
     assert opened.seen == {}
 
 
+def test_of_several_fences_that_resources_have_seen_the_highest_of_each_name_counts() -> None:
+    with ManualStore(autojump=None).connect() as client:
+        opened = client._twin._open()
+        for key, fence in (("k", 50), ("l", 70), ("k", 90), ("k", 60), ("l", 10)):
+            opened.note_fence(key, fence)
+        assert opened.seen == {"k": 90, "l": 70}
+
+
 # Who is in the way
 
 

@@ -124,6 +124,17 @@ def test_a_call_that_ends_by_an_error_says_so_and_whether_it_was_interrupted(
     assert end.error == ("Interrupted" if cancelled else str(error))
 
 
+def test_a_call_that_is_ended_by_an_error_without_words_says_its_kind(story: Story) -> None:
+    def gives_up(*_: object) -> None:
+        raise LookupError
+
+    busy(story)
+    end = story.end_of(lambda: story.client.lock("x", group="jobs").acquire(5, on_wait=gives_up))
+    assert isinstance(end, events.AcquireFailed)
+    assert (end.error, end.cancelled, end.group) == ("LookupError", False, "jobs")
+    assert end.call == next(event.call for event in story.seen if isinstance(event, events.WaitBegan))
+
+
 @pytest.mark.parametrize(("verb", "call"), CALLS, ids=["try", "at once", "wait"])
 def test_an_error_names_the_lock_that_was_wanted(story: Story, verb: str, call: Call) -> None:
     for error in (BackendRejected("no rights"), BackendUnavailable("away"), OutcomeUnknown("no answer")):

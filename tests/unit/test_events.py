@@ -10,6 +10,7 @@ import pytest
 from leasehold import events
 from leasehold.errors import AcquireTimeout, BackendUnavailable, LeaseLost
 from leasehold.testing import ManualStore
+from leasehold.values import Holder, Loss, LossReason, Pause, Skipped
 from tests.waiting import eventually
 
 
@@ -254,8 +255,6 @@ def test_a_store_that_says_when_it_is_back_is_waited_for_also_by_a_call_without_
 
 
 def test_every_event_reads_as_a_sentence() -> None:
-    from leasehold.values import Holder, Loss, LossReason, Pause, Skipped
-
     samples = [
         events.Acquired("x", 1, 0.1),
         events.Waiting("x", 1.2, Holder("h", 1), 3),
@@ -305,3 +304,92 @@ def test_every_event_reads_as_a_sentence() -> None:
     for sample in samples:
         assert "'x'" in str(sample)
         assert "object at" not in str(sample)
+
+
+LONG = "it is tried again until its ttl is over: no route"
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        (events.Acquired("x", 7, 1.23456), "acquired 'x' with fence 7 after 1.235 s"),
+        (
+            events.Waiting("x", 61.26, Holder("db-3", 4711, "nightly"), 3),
+            "waiting for 'x' (61.3 s so far), held by nightly on db-3, pid 4711, 3 ahead in the queue",
+        ),
+        (
+            events.Waiting("x", 1.5, Holder("db-3", 4711), 0, "this process"),
+            "waiting for 'x' (1.5 s so far), held by db-3, pid 4711 (this process), 0 ahead in the queue",
+        ),
+        (events.Waiting("x", 1.5, None, None), "waiting for 'x' (1.5 s so far), held by another holder"),
+        (
+            events.Waiting("x", 1.5, Holder("db-3", 4711), 2, paused=Pause("moving", "ana", 60.0)),
+            "waiting for 'x' (1.5 s so far), paused by ana for another 60 s: moving, 2 ahead in the queue",
+        ),
+        (
+            events.StoreUnreachable("x", 8.26, "no route"),
+            "the store did not answer for 'x'; trying for 8.3 s more: no route",
+        ),
+        (events.StoreReached("x", 3), "the store answers again for 'x', after 3 failed tries"),
+        (events.TimedOut("x", 5.0625), "gave up waiting for 'x' after 5.062 s"),
+        (events.WaitBegan("x", "g", "shared", 7), "a call begins to wait for 'x'"),
+        (events.Refused("x", 0.5, "g", "shared", 7), "'x' is not free"),
+        (
+            events.AcquireFailed("x", 0.5, "no route", False, "g", "shared", 7),
+            "did not get 'x' after 0.500 s: no route",
+        ),
+        (events.Renewed("x", 7), "renewed 'x' with fence 7"),
+        (
+            events.RenewalFailed("x", 19.96, "no route", 7),
+            "could not renew 'x'; trying for 20.0 s more before it is lost: no route",
+        ),
+        (
+            events.RenewalFailed("x", -0.4, "no route", 7),
+            "could not renew 'x'; trying for 0.0 s more before it is lost: no route",
+        ),
+        (
+            events.KeeperLate("x", 12.34),
+            (
+                "the keeper of 'x' woke up 12.3 s late: the process was paused, the host suspended, or the event loop "
+                "blocked by a call that should run in a thread"
+            ),
+        ),
+        (
+            events.Lost("x", 7, Loss(LossReason.SESSION_ENDED, "the session is over")),
+            "lost 'x' with fence 7 (session ended): the session is over",
+        ),
+        (
+            events.TtlDiffers("x", 30.0, 6.6667),
+            "'x' was made with a ttl of 30 s, and its store gives 6.67 s; lease.ttl is what counts",
+        ),
+        (events.Released("x", 7, True), "released 'x' with fence 7"),
+        (events.Released("x", 7, False), "released 'x' with fence 7, which was already gone"),
+        (events.ReleaseFailed("x", "no route", fence=7), f"could not release 'x' yet; {LONG}"),
+        (
+            events.ReleaseFailed("x", "no route", is_final=True, fence=7),
+            "could not release 'x' before the client was closed; its ttl will free it: no route",
+        ),
+        (
+            events.Dropped("x", 7),
+            (
+                "the lease of 'x' with fence 7 was dropped without release; its ttl will free it. Keep a reference to "
+                "the lease while you need the lock, and release it"
+            ),
+        ),
+        (events.FenceRaised("x", 7, "restored", "ana"), "ana raised the fence of 'x' to 7: restored"),
+        (events.Broken("x", 7, "stuck", "ana"), "ana broke 'x' with fence 7: stuck"),
+        (
+            events.RunAgain("x", "2026-11-15", 7, "empty", "ana"),
+            "ana runs 'x' again for slot 2026-11-15, with fence 7: empty",
+        ),
+        (
+            events.RunForgotten("x", "2026-11-15", "empty", "ana"),
+            "ana made 'x' forget its run for slot 2026-11-15: empty",
+        ),
+        (events.NamePaused("x", "moving", "ana", 90.0), "ana paused 'x' for 90 s: moving"),
+        (events.NameResumed("x", "ana"), "ana resumed 'x'"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, events.Event) else "",
+)
+def test_what_the_log_says_of_an_event_has_each_of_its_facts(event: events.Event, sentence: str) -> None:
+    assert str(event) == sentence

@@ -197,3 +197,29 @@ def test_a_queue_stands_still_while_its_holders_are_the_same(clock: list[float])
         stalled.append(reader.read().stalled)
         clock[0] += 10.0
     assert stalled == [{"x": 0.0}, {"x": 10.0}, {"x": 0.0}, {}, {"x": 0.0, "y": 0.0}, {"y": 10.0}]
+
+
+def test_while_the_store_is_silent_nobody_is_shown_what_it_said_before(clock: list[float]) -> None:
+    go_on, asked_twice = threading.Event(), threading.Event()
+    client = Locks([state("x")])
+    reader: FleetReader = asked(client, max_age=5.0)
+    first = reader.read()
+    reader.patience = 0.0
+    clock[0] += 5.0
+
+    def waits() -> None:
+        asked_twice.set()
+        go_on.wait(60)
+
+    client.clock = waits
+    assert reader.read() == FleetState(error="the store did not answer within 0 s", read_at=1_005.0)
+    assert asked_twice.wait(60)
+    assert reader.latest is first
+    done = reader.begin()
+    assert done is not None
+    assert reader.begin() is done, "one reader asks for all"
+    go_on.set()
+    assert done.wait(60)
+    assert reader.begin() is None
+    assert (len(client.prefixes), reader.failures) == (2, 0)
+    assert reader.read() == FleetState([state("x")], None, 1_005.0, 0.0)

@@ -402,12 +402,18 @@ def test_all_of_several_locks_are_released_the_last_one_first(answers: list[Any]
 
 
 def test_several_leases_are_as_good_as_the_worst_of_them() -> None:
-    leases, notes = several(ends=[NOW + 9, NOW + 3, NOW + 6], loss=[None, EXPIRED, BROKEN], kept=[False, True, False])
+    leases, notes = several(
+        ends=[NOW + 9, NOW + 3, NOW + 6],
+        loss=[None, EXPIRED, BROKEN],
+        kept=[False, True, False],
+        fence=[11, 13, 12],
+    )
     assert leases.remaining() == 3
     assert leases.loss is EXPIRED
     assert leases.lost.is_set()
     assert leases._is_kept()
-    assert (leases.name, leases.fences) == ("a, b, c", {"a": 7, "b": 7, "c": 7})
+    assert (leases.name, leases.fences) == ("a, b, c", {"a": 11, "b": 13, "c": 12})
+    assert {name: lease.fence for name, lease in leases.leases.items()} == leases.fences
     leases.check(5)
     assert notes == [("check", "a", 5), ("check", "b", 5), ("check", "c", 5)]
     del notes[:]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from leasehold import BackendUnavailable, ClientClosed, OutcomeUnknown, events
 from leasehold._core.events import Events
-from leasehold._core.keeper import BUNDLE, LINGER, LONGEST_SLEEP, Keeper
+from leasehold._core.keeper import BUNDLE, CLOSE_PATIENCE, LINGER, LONGEST_SLEEP, Keeper
 from leasehold._core.states import State
 from leasehold._core.tenure import Tenure
 from leasehold._runtimes.threads import run
@@ -31,12 +32,14 @@ class Tasks(ManualThreadRuntime):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
         self.spawned: list[tuple[str, Any]] = []
+        self.joined: list[float | None] = []
 
     def spawn(self, work: Any, name: str) -> Any:
         self.spawned.append((name.removeprefix("leasehold "), work))
         return self
 
     async def join(self, deadline: float | None = None) -> bool:
+        self.joined.append(deadline)
         return True
 
     def perform(self) -> list[str]:
@@ -61,6 +64,7 @@ class Store:
         self.released: list[Grant] = []
         self.answer: Any = None
         self.takes = 0.0
+        self.keeps: str | None = None  # a release of this key gets no answer
         self.clock: ManualClock | None = None
 
     async def renew(self, grants: list[Grant], until: float = math.inf, /) -> Any:
@@ -76,6 +80,8 @@ class Store:
 
     async def release(self, grant: Grant, until: float = math.inf, /) -> bool:
         self.released.append(grant)
+        if grant.claim.key == self.keeps:
+            raise OutcomeUnknown("no answer")
         return True
 
 
@@ -90,10 +96,10 @@ class Looks:
         news.subscribe(self.seen.append)
         self.keeper = Keeper(self.runtime, self.store, news)  # type: ignore[arg-type]
 
-    def lease(self, name: str, ttl: float = 30.0, **options: Any) -> Tenure:
+    def lease(self, name: str, ttl: float = 30.0, fence: int = 7, **options: Any) -> Tenure:
         claim = Claim(name, f"owner of {name}", ttl, Mode.EXCLUSIVE, 1, 0.0, Holder("h", 1))
         given = {"renew": True, "max_hold": None, **options}
-        tenure = Tenure(name, Grant(claim, 7, ttl), self.clock.now(), **given)
+        tenure = Tenure(name, Grant(claim, fence, ttl), self.clock.now(), **given)
         self.keeper.admit(tenure)
         return tenure
 
@@ -509,3 +515,115 @@ def test_a_loss_that_was_announced_is_not_kept_for_another_report(looks: Looks) 
     assert looks.look()[1] == ["loss", "events"]
     assert looks.keeper.decide(kept) is kept.loss
     assert looks.keeper._decided == []
+
+
+@pytest.mark.parametrize(("max_hold", "is_woken"), [(0.2, True), (20.0, False), (None, False)])
+def test_a_lease_that_was_passed_on_and_ends_before_the_next_look_wakes_the_worker(
+    looks: Looks, max_hold: float | None, is_woken: bool
+) -> None:
+    before = looks.lease("a", fence=11)
+    looks.runtime.perform()
+    looks.look()
+    looks.keeper._signal.clear()
+    following = Tenure("a", Grant(before.grant.claim, 12, 30.0), NOW, renew=True, max_hold=max_hold)
+    with looks.keeper.guard:
+        looks.keeper.succeed(before, following)
+    assert looks.keeper._signal.is_set() is is_woken
+    assert looks.keeper.tenures() == [following]
+
+
+@pytest.mark.parametrize(
+    ("limit", "until"), [(math.inf, NOW + CLOSE_PATIENCE), (NOW + 2.0, NOW + 2.0), (NOW + 60.0, NOW + CLOSE_PATIENCE)]
+)
+def test_closing_waits_for_the_worker_for_a_callback_and_for_listeners_but_not_for_ever(
+    looks: Looks, limit: float, until: float
+) -> None:
+    lost, held = looks.lease("a"), looks.lease("b")
+    looks.keeper.lose(lost, LOSS)
+    looks.keeper._notifier = looks.runtime
+    looks.keeper._dispatcher.dispatch(events.Renewed("b", 7))
+    with pytest.warns(ResourceWarning, match="while it held 'b'; release"):
+        run(looks.keeper.close(limit))
+    assert looks.runtime.joined == [until] * 3
+    assert held.loss == Loss(LossReason.CLOSED, "its client was closed")
+
+
+class Watching:
+    """Notes how a lease ended."""
+
+    def __init__(self, tenure: Tenure) -> None:
+        self.heard: list[Loss | None] = []
+        tenure.watchers.append(weakref.ref(self))
+
+    def on_end(self, loss: Loss | None) -> None:
+        self.heard.append(loss)
+
+    def loss_is_raised(self) -> None: ...
+
+
+def test_of_several_leases_that_end_at_one_look_each_has_its_own_reason_and_fence(looks: Looks) -> None:
+    a = looks.lease("a", ttl=3.0, fence=11, renew=False)
+    b = looks.lease("b", ttl=300.0, fence=12, max_hold=4.0)
+    c = looks.lease("c", ttl=6.0, fence=13)
+    d = looks.lease("d", ttl=300.0, fence=14, renew=False)
+    watching = [Watching(each) for each in (a, b, c, d)]
+    looks.runtime.perform()
+    looks.store.answer = BackendUnavailable("no route")
+    looks.look(2.0)
+    looks.seen.clear()
+    looks.look(6.0)
+    losses = [
+        Loss(LossReason.EXPIRED, "its time ran out before it was renewed"),
+        Loss(LossReason.MAX_HOLD, "it was held for as long as max_hold allows"),
+        Loss(LossReason.UNCONFIRMED, "the store did not confirm a renewal before the deadline (no route)"),
+    ]
+    assert [each.heard for each in watching] == [[losses[0]], [losses[1]], [losses[2]], []]
+    assert [event for event in looks.seen if isinstance(event, events.Lost)] == [
+        events.Lost("a", 11, losses[0]),
+        events.Lost("b", 12, losses[1]),
+        events.Lost("c", 13, losses[2]),
+    ]
+    assert looks.keeper.tenures() == [d]
+
+
+def test_every_grant_that_was_confirmed_too_late_is_given_back_although_one_release_gets_no_answer(
+    looks: Looks,
+) -> None:
+    kept = [looks.lease(name, ttl=3.0, fence=fence) for name, fence in (("a", 11), ("b", 12), ("c", 13))]
+    looks.runtime.perform()
+    looks.store.takes, looks.store.keeps = 5.0, "a"
+    looks.look(1.0)
+    assert [(grant.claim.key, grant.fence) for grant in looks.store.released] == [("a", 11), ("b", 12), ("c", 13)]
+    assert {each.state for each in kept} == {State.LOST}
+    assert not any(isinstance(event, events.Renewed) for event in looks.seen)
+
+
+def test_each_lease_that_was_dropped_is_announced_with_its_own_fence_and_warned_of(looks: Looks) -> None:
+    kept = [looks.lease(name, fence=fence) for name, fence in (("a", 11), ("b", 12), ("c", 13))]
+    looks.runtime.perform()
+    del kept[:2]
+    with pytest.warns(ResourceWarning) as warned:
+        looks.look(1.0)
+    assert looks.seen == [events.Dropped("b", 12), events.Dropped("a", 11)] or looks.seen == [
+        events.Dropped("a", 11),
+        events.Dropped("b", 12),
+    ]
+    assert [str(each.message) for each in warned] == [str(event) for event in looks.seen]
+    assert looks.keeper.tenures() == kept
+
+
+def test_a_failure_without_words_is_told_by_its_kind(looks: Looks) -> None:
+    kept = looks.lease("a", fence=11)
+    looks.runtime.perform()
+    looks.store.answer = TimeoutError()
+    looks.look(10)
+    assert kept.failure == "TimeoutError"
+    assert looks.seen == [events.RenewalFailed("a", kept.deadline - looks.clock.now(), "TimeoutError", 11)]
+
+
+def test_the_renewals_of_one_request_are_announced_with_the_fence_of_each(looks: Looks) -> None:
+    kept = [looks.lease(name, fence=fence) for name, fence in (("a", 11), ("b", 12))]
+    looks.runtime.perform()
+    looks.look(10)
+    assert looks.seen == [events.Renewed("a", 11), events.Renewed("b", 12)]
+    assert [each.fence for each in looks.seen] == [each.grant.fence for each in kept]  # type: ignore[attr-defined]

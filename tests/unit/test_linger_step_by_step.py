@@ -214,3 +214,20 @@ def test_what_is_given_back_is_not_renewed_meanwhile() -> None:
     run(scene.opened.unpark("leasehold:x"))
     assert len(scene.untils) == 1
     scene.store.close()
+
+
+def test_the_keeper_looks_again_at_the_very_end_of_a_stay_and_not_a_second_later() -> None:
+    store = ManualStore(autojump=None)
+    with store.connect() as client:
+        lock = client.lock("x", linger=0.5, ttl=12)
+        keeper = client._twin._open().keeper
+        lock.acquire().release()
+        (parked,) = client._twin._open().parked.values()
+        assert parked.next_action() == NOW + 0.5
+        assert keeper._survey(NOW)[2] == NOW + 0.5
+        lease = lock.acquire()
+        assert tenure_of(lease) is parked
+        assert parked.next_action() == NOW + 4.0, "it has a holder: its next renewal is what matters"
+        lease.release()
+        (following,) = client._twin._open().parked.values()
+        assert following.next_action() == NOW + 0.5, "counted from the first release"

@@ -537,6 +537,97 @@ async def test_a_waiter_whose_time_is_over_while_the_store_is_away_learns_that(s
 
 
 @story
+async def test_a_waiter_whose_time_is_over_when_the_store_is_back_was_only_kept_by_the_holder(scene: Scene) -> None:
+    held = await scene.other.lock("x").acquire()
+    await scene.come(1)
+    await scene.come(1, timeout=1)
+    scene.store.faults.refuse_next("turn")
+    scene.line.place.signal.set()  # type: ignore[union-attr]
+    await scene.until(lambda: scene.line.failure is not None)
+    scene.store.clock.advance(0.5)
+    await scene.until(lambda: scene.line.place is not None)
+    scene.store.clock.advance(0.6)
+    with pytest.raises(AcquireTimeout):
+        await scene.tasks[1]
+    await held.release()
+
+
+@story
+async def test_a_waiter_that_learns_of_the_outage_is_told_of_which_lock_of_which_store(scene: Scene) -> None:
+    held = await scene.other.lock("x").acquire()
+    await scene.come(1)
+    await scene.come(1, timeout=1)
+    scene.store.faults.cut()
+    scene.line.place.signal.set()  # type: ignore[union-attr]
+    await scene.until(lambda: scene.line.failure is not None)
+    scene.store.clock.advance(1.1)
+    with pytest.raises(BackendUnavailable, match="turn: no answer") as raised:
+        await scene.tasks[1]
+    assert (raised.value.name, raised.value.backend) == ("x", scene.client.store)
+    scene.store.faults.heal()
+    await held.release()
+
+
+@story
+async def test_the_outage_of_a_delegate_that_left_is_not_that_of_those_behind_it(scene: Scene) -> None:
+    held = await scene.other.lock("x").acquire()
+    await scene.come(1)
+    await scene.come(1, timeout=5)
+    await scene.come(1)  # the last to come is the delegate next
+    scene.store.faults.refuse_next("turn")
+    scene.line.place.signal.set()  # type: ignore[union-attr]
+    await scene.until(lambda: scene.line.failure is not None)
+    scene.tasks[0].cancel()
+    await asyncio.wait([scene.tasks[0]])
+    await scene.until(lambda: scene.line.place is not None)
+    scene.store.clock.advance(5.1)
+    with pytest.raises(AcquireTimeout):
+        await scene.tasks[1]
+    await held.release()
+
+
+@story
+async def test_a_waiter_that_gives_up_before_the_store_has_answered_was_kept_by_its_own_process(scene: Scene) -> None:
+    scene.store.faults.delay_next_reply(5, "join")
+    scene.tasks.append(asyncio.create_task(scene.client.lock("x").acquire()))
+    await scene.until(lambda: scene.store.faults.delayed)
+    late = asyncio.create_task(scene.client.lock("x").acquire(1))
+    await scene.until(lambda: scene.waiting == 1)
+    scene.store.clock.advance(1.1)
+    with pytest.raises(AcquireTimeout) as raised:
+        await late
+    assert raised.value.holder == scene.client._holder(None)
+    scene.store.clock.advance(5)
+    await (await scene.tasks[0]).release()
+
+
+@story
+async def test_a_call_without_end_that_is_sent_away_tries_the_store_for_as_long_as_a_new_one(scene: Scene) -> None:
+    held = await scene.other.lock("x", ttl=3600).acquire()
+    await scene.come(1)
+    await scene.come(1)
+    backend: Any = scene.client._open().backend
+    asked: list[tuple[float, float]] = []
+
+    async def join(_: object, until: float, /) -> Any:
+        asked.append((scene.store.clock.now(), until))
+        raise BackendRejected("no rights")
+
+    async def turn(_: object, until: float, /) -> Any:
+        raise BackendRejected("no rights")
+
+    scene.store.clock.advance(25)
+    await scene.until(lambda: scene.line.place is not None)
+    backend.join, backend.turn = join, turn
+    scene.line.place.signal.set()  # type: ignore[union-attr]
+    for task in scene.tasks:
+        with pytest.raises(BackendRejected):
+            await task
+    assert asked == [(scene.store.clock.now(), scene.store.clock.now() + 10)]
+    await held.release()
+
+
+@story
 async def test_closing_ends_all_in_line_and_leaves_nothing(scene: Scene) -> None:
     first = await scene.batch(4)
     with pytest.warns(ResourceWarning):

@@ -277,7 +277,7 @@ class Attempt:
         """Tell listeners of an end that is neither a grant nor a timeout, which has an event of its own."""
         if not isinstance(error, AcquireTimeout) and self._opened.events.wanted(AcquireFailed):
             waited, cancelled = self._runtime.now() - self._started, not isinstance(error, Exception)
-            text = type(error).__name__ if cancelled else str(error)
+            text = type(error).__name__ if cancelled else str(error) or type(error).__name__
             self._opened.events.emit(AcquireFailed(self._spec.name, waited, text, cancelled, *self._facts()))
 
     def _facts(self) -> tuple[str | None, str, int]:

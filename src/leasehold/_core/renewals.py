@@ -160,17 +160,17 @@ class Renewals:
                 logger.debug("could not release a grant that was confirmed too late; its ttl will", exc_info=True)
 
     def _renewal_failed(self, known: Known, error: Exception, sent: float) -> None:
-        now = self._runtime.now()
+        now, why = self._runtime.now(), str(error) or type(error).__name__
         tenure = known.concerned()
         if tenure is None:
             return
         with self.guard:
             tenure.renewal_ended()
             first = tenure.failure is None
-            failed = tenure.failed(str(error) or type(error).__name__, sent, now)
+            failed = tenure.failed(why, sent, now)
         if failed and first and tenure.state is State.HELD and not tenure.is_parked:
             self._dispatcher.dispatch(
-                happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error), tenure.grant.fence)
+                happened.RenewalFailed(tenure.name, tenure.deadline - now, why, tenure.grant.fence)
             )
 
 

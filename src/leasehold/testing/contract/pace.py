@@ -29,7 +29,7 @@ __all__ = ["CallsUnderWay", "Pace", "Pulse", "beat"]
 INTERVAL = 0.01
 VERBS = (
     "try_acquire", "renew", "release", "withdraw", "join", "turn",
-    "inspect", "list", "break_", "raise_fence", "read", "write",
+    "inspect", "list", "break_", "raise_fence", "pause", "resume", "read", "write",
 )  # fmt: skip
 
 
