@@ -155,6 +155,45 @@ def test_other_work_is_refused_also_after_the_first_attempt_vanished(keys: Idemp
         pass
 
 
+@pytest.mark.parametrize("nothing", ["", b"", {}, [], 0, False], ids=repr)
+@pytest.mark.parametrize("is_first", [True, False], ids=["before", "after"])
+def test_a_payload_without_anything_in_it_is_another_than_one_with_something(
+    keys: Idempotency, nothing: Any, is_first: bool
+) -> None:
+    payloads = [nothing, "something"] if is_first else ["something", nothing]
+    complete(keys, "done", payloads[0])
+    with pytest.raises(KeyReused), keys.attempt("k", payloads[1]):
+        pass
+    for same in (payloads[0], None):  # None: the caller does not say what it is about
+        with keys.attempt("k", same) as again:
+            assert again.replayed
+
+
+@pytest.mark.parametrize(("options", "kept"), [({"keep": "10m"}, 600.0), ({}, 86_400.0)])
+def test_inspect_tells_how_old_a_record_is_and_how_long_it_stays(
+    store: ManualStore, client: Client, options: Any, kept: float
+) -> None:
+    keys = client.idempotency("charges", **options)
+
+    def shown() -> tuple[Any, ...]:
+        state = keys.inspect("k")
+        assert state is not None
+        assert (state.scope, state.key) == ("charges", "k")
+        return state.state, state.since, state.expires_in
+
+    assert keys.inspect("k") is None
+    with keys.attempt("k") as attempt:
+        assert shown() == ("in progress", 0.0, pytest.approx(kept))
+        store.pass_time(7)
+        assert shown() == ("in progress", pytest.approx(7.0), pytest.approx(kept - 7))
+        attempt.complete()
+        assert shown() == ("completed", pytest.approx(0.0), pytest.approx(kept))
+    store.pass_time(60)
+    assert shown() == ("completed", pytest.approx(60.0), pytest.approx(kept - 60))
+    store.pass_time(kept)
+    assert keys.inspect("k") is None
+
+
 def test_forget_allows_another_attempt_but_not_while_one_runs(client: Client, keys: Idempotency) -> None:
     with keys.attempt("k"), pytest.raises(InFlight):
         keys.forget("k")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import leasehold
 from leasehold import events
+from leasehold._blocking.once import Run
 from leasehold.errors import BackendError, ConfigurationError, UnsupportedCapability
 from leasehold.testing.manual import ManualStore
 from leasehold.values import Capability, Record
@@ -73,6 +75,34 @@ def test_a_run_that_failed_is_remembered_longer_than_its_slot_and_a_later_one_re
     last = client.last_run("job")
     assert last is not None
     assert last.outcome == "done"
+
+
+@pytest.mark.parametrize("slots", [{"every": "1d"}, {"slot": "monday"}], ids=["period", "label"])
+@pytest.mark.parametrize(
+    ("end", "on_failure", "outcome", "closed"),
+    [
+        ("returns", "open", "done", True),
+        ("returns", "close", "done", True),
+        ("raises", "open", "failed", False),
+        ("raises", "close", "failed", True),
+        ("calls fail", "open", "failed", False),
+        ("calls fail", "close", "failed", True),
+    ],
+)
+def test_what_is_shown_of_a_slot_is_whether_it_runs_again(
+    client: Client, slots: Any, end: str, on_failure: Any, outcome: str, closed: bool
+) -> None:
+    with suppress(ZeroDivisionError), client.once("job", **slots, on_failure=on_failure).attempt() as run:
+        assert isinstance(run, Run)
+        if end == "calls fail":
+            run.fail()
+        elif end == "raises":
+            raise ZeroDivisionError
+    last = client.last_run("job")
+    assert last is not None
+    assert (last.outcome, last.closed) == (outcome, closed)
+    assert last == client.last_run("job", slot=last.slot)
+    assert ran(client, **{"every": None, **slots}) is not closed
 
 
 def test_trouble_with_what_is_only_shown_hides_nothing(store: ManualStore, client: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,26 @@ def test_the_configuration_of_the_application_counts_more_than_what_is_given_in_
     assert locks.client is client_of(app)
     with locks.client.lock("x").hold(), leasehold.connect("memory://celery-code", namespace="shop") as other:
         assert [state.name for state in other.locks()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "timeout", "slow_wait"),
+    [
+        ({}, {}, None, 1.0),
+        ({"leasehold_slow_wait": None}, {}, None, math.inf),
+        ({}, {"slow_wait": None}, None, math.inf),
+        ({"leasehold_slow_wait": 3}, {"slow_wait": None}, None, 3.0),
+        ({"leasehold_timeout": None, "leasehold_slow_wait": None}, {"timeout": 2, "slow_wait": 3}, None, math.inf),
+        ({}, {"timeout": 2, "slow_wait": 3}, 2.0, 3.0),
+    ],
+)
+def test_an_option_that_is_none_was_said_and_not_left_out(
+    app: Celery, config: dict[str, Any], given: Any, timeout: float | None, slow_wait: float
+) -> None:
+    app.conf.update(leasehold_url="memory://celery-none", **config)
+    twin = Locks(app, **given).client._twin
+    assert twin.store == "memory://celery-none"
+    assert (twin._timeout, twin._slow_wait.after) == (timeout, slow_wait)
 
 
 def test_each_application_has_a_client_of_its_own(app: Celery) -> None:

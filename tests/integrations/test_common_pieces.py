@@ -79,6 +79,8 @@ def test_options_have_the_names_of_connect_in_capitals() -> None:
     assert url == "redis://db"
     assert options == {"namespace": "shop", "ttl": "1m", "timeout": 2, "label": "web", "slow_wait": 3}
     assert read_options({}, "here") == (None, {})
+    nothing = {"TIMEOUT": None, "SLOW_WAIT": None, "LABEL": None}  # said, and not left out: they are no defaults
+    assert read_options({"URL": None, **nothing}, "here") == (None, {name.lower(): None for name in nothing})
     assert WEB_TIMEOUT == 5.0
     known = {"namespace", "ttl", "timeout", "label", "slow_wait", "slow_wait_level"}
     assert set(ClientOptions.__optional_keys__) == known

@@ -290,6 +290,7 @@ def test_there_is_one_client_until_the_settings_change(store: ManualStore) -> No
         ({}, {"timeout": 5.0}),
         ({"TIMEOUT": "1s"}, {"timeout": "1s"}),
         ({"TIMEOUT": 0}, {"timeout": 0}),
+        ({"TIMEOUT": None}, {"timeout": None}),
         ({"TTL": "1m"}, {"timeout": 5.0, "ttl": "1m"}),
     ],
 )

@@ -163,12 +163,15 @@ def test_configuration_comes_from_the_application_and_mistakes_are_named(app: Fl
     [
         ({}, {}, 30, 5.0),
         ({"LEASEHOLD_TIMEOUT": 2}, {}, 30, 2.0),
+        ({"LEASEHOLD_TIMEOUT": None}, {}, 30, None),
+        ({"LEASEHOLD_TIMEOUT": None}, {"timeout": 3}, 30, None),
+        ({}, {"timeout": None}, 30, None),
         ({}, {"timeout": 3, "ttl": 10}, 10, 3.0),
         ({"LEASEHOLD_TIMEOUT": "4s", "LEASEHOLD_TTL": 20}, {"timeout": 3, "ttl": 10}, 20, 4.0),
     ],
 )
 def test_the_configuration_counts_more_than_what_is_given_in_code(
-    config: dict[str, Any], options: Any, ttl: float, timeout: float
+    config: dict[str, Any], options: Any, ttl: float, timeout: float | None
 ) -> None:
     app = Flask("shop")
     app.config.update(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -107,6 +107,37 @@ def test_wait_ends_with_in_flight(opened: Callable[..., pymysql.Connection[Any]]
         with pytest.raises(InFlight) as caught, keys.attempt(opened(), "k", fingerprint="x"):
             pass
         assert caught.value.retry_after == 7.0
+
+
+@pytest.mark.parametrize(("wait", "is_open"), [(0, False), (0, True), ("50ms", False), ("50ms", True)], ids=str)
+def test_key_that_another_transaction_has_is_never_waited_for_in_the_server(
+    mariadb: MariadbServer, opened: Callable[..., pymysql.Connection[Any]], wait: Any, is_open: bool
+) -> None:
+    """The server would wait for as long as `innodb_lock_wait_timeout` says, whatever `wait` is."""
+    one, two = opened(), opened()
+    run(two, "SET SESSION innodb_lock_wait_timeout = 1000")
+    with ThreadPoolExecutor(1) as pool, in_flight_on(one):
+        if is_open:
+            run(two, "INSERT INTO effect VALUES (2)")
+        refused = pool.submit(charge, two, IdempotencyKeys("charges", wait=wait))
+        eventually(lambda: refused.done() or waits_for_a_lock(mariadb, two), "it neither waits nor ends")
+        assert refused.done(), "it waits in the server"
+        assert isinstance(refused.exception(), InFlight)
+
+
+@contextmanager
+def in_flight_on(connection: pymysql.Connection[Any]) -> Iterator[None]:
+    """The key is in flight there; the end frees it, and whoever waits for it in the server."""
+    try:
+        with IdempotencyKeys("charges").attempt(connection, "k", fingerprint="x"):
+            yield
+    finally:
+        connection.rollback()
+
+
+def waits_for_a_lock(server: MariadbServer, connection: pymysql.Connection[Any]) -> bool:
+    waiting = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    return server.run(f"{waiting} AND trx_mysql_thread_id = {connection.thread_id()}") != [(0,)]
 
 
 def test_replays_do_not_call_each_other_in_flight(

@@ -119,6 +119,32 @@ def test_a_store_is_slow_or_too_slow_from_some_time_on(seconds: float, level: Le
 
 
 @pytest.mark.parametrize(
+    ("pairs", "level", "found"),
+    [
+        ([0.04] * 20, Level.OK, "40 ms"),
+        ([0.06] * 20, Level.WARNING, "60 ms"),
+        ([0.04] * 11 + [9.0] * 9, Level.OK, "40 ms"),
+        ([0.04] * 9 + [9.0] * 11, Level.PROBLEM, "9e+03 ms"),
+    ],
+)
+def test_each_pair_is_measured_by_itself_and_the_one_in_the_middle_counts(
+    pairs: list[float], level: Level, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, left = [100.0], list(pairs)
+
+    class Slow(Patient):
+        def _answer(self, verb: str, answer: Any) -> Any:
+            now[0] += left.pop(0) if verb == "release" else 0.0
+            return super()._answer(verb, answer)
+
+    monkeypatch.setattr(doctor_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    patient: Any = Slow()
+    *_, latency = doctor_module._try_a_lock(patient)
+    assert (latency.level, latency.found.split(" for ")[0]) == (level, found)
+    assert not left
+
+
+@pytest.mark.parametrize(
     ("clock", "level"),
     [({"time": lambda: 1_699_999_999.0, "CLOCK_BOOTTIME": 7}, Level.PROBLEM), ({"time": time.time}, Level.WARNING)],
 )

@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import time
+from argparse import Namespace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import leasehold
+from leasehold.cli import elect as elect_module
+from leasehold.cli import hold as hold_module
 from leasehold.cli import style, wait_line
 from leasehold.cli import watch as watch_module
 from leasehold.cli.inspect import _info_lines, command_line, conflict_block, holding_lines, lock_table
@@ -253,6 +257,25 @@ def test_watch_prints_only_what_changed_since_the_last_look(capsys: pytest.Captu
             assert first[8:] == f" held    job fence 41  {ANA}"
         lines.update([])
         assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_commands_tell_the_time_of_the_clock_on_the_wall(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], far_from_greenwich: None
+) -> None:
+    the_moment = 1.7e9  # 22:13:20 of the day before, in Greenwich
+
+    def strftime(form: str, moment: time.struct_time | None = None) -> str:
+        return time.strftime(form, time.localtime(the_moment) if moment is None else moment)
+
+    clock = SimpleNamespace(time=lambda: the_moment, strftime=strftime, localtime=time.localtime, gmtime=time.gmtime)
+    for module in (watch_module, hold_module, elect_module):
+        monkeypatch.setattr(module, "time", clock)
+    watch_module._Lines(as_json=False).update([state(HELD)])
+    watch_module._Table("redis://h", fences=False).update([state(HELD)])
+    hold_module._announce(Namespace(json=False, duration=60.0), cast("Any", SimpleNamespace(fences={"job": 41})))
+    elect_module._show(Namespace(json=False, name="job"), None)
+    shown = re.findall(r"\d\d:\d\d:\d\d", capsys.readouterr().out)
+    assert shown == ["11:13:20", "11:13:20", "11:14:20", "11:13:20"]
 
 
 def test_trouble_is_coloured_in_watch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,16 @@ def test_a_key_is_replayed_unless_both_payloads_are_known_and_differ(
     assert (caught.value.name, caught.value.key) == ("charges", "k")
 
 
+@pytest.mark.parametrize("nothing", ["", b"", {}, [], 0, False], ids=repr)
+def test_only_none_is_no_payload(nothing: object) -> None:
+    empty, known = (make_claim("charges", None, "k", payload) for payload in (nothing, "something"))
+    assert make_claim("charges", None, "k", None).fingerprint is None
+    assert empty.fingerprint is not None
+    for one, other in ((empty, known), (known, empty)):
+        with pytest.raises(KeyReused):
+            replayable(one, Kept(other.fingerprint, "1"))
+
+
 def test_in_flight_says_when_to_come_again() -> None:
     error = in_flight(
         Claim("charges", "", "k", None), IdempotencyKeys("c", retry_after=2.5)._rules, "somebody is at it"

@@ -338,6 +338,32 @@ def test_scatter_over_asyncio_starts_requests_without_a_task_for_each() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("delays", "answers", "enough"),
+    [
+        ((0, 0.02), ("no", "yes"), 1),
+        ((0.02, 0), ("yes", "no"), 1),
+        ((0, 0.02, 0.04), ("yes", "no", "yes"), 2),
+        ((0, 0.02, 0.04), ("no", "no", "no"), 1),
+        ((0, -1, 0.02), ("yes", "error", "yes"), 2),
+        ((-1, -1), ("error", "error"), 1),
+    ],
+)
+def test_scatter_waits_for_the_last_answer_until_it_has_enough(
+    delays: tuple[float, ...], answers: tuple[str, ...], enough: int
+) -> None:
+    def is_enough(answers: Sequence[object]) -> bool:
+        return answers.count("yes") >= enough
+
+    async def main() -> Sequence[object]:
+        runtime = AsyncioRuntime()
+        requests = [Started(delay, answer) for delay, answer in zip(delays, answers, strict=True)]
+        return await runtime.scatter(requests, is_enough, runtime.now() + 30)
+
+    found = asyncio.run(main())
+    assert tuple("error" if isinstance(answer, OSError) else answer for answer in found) == answers
+
+
 class Line:
     """A request over a real socket that sends at once and collects later."""
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,20 +16,8 @@ from leasehold._words import kind_of, with_article
 from leasehold.findings import Finding, Level
 from leasehold.values import Claim, Mode
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 ANA = Holder("db-3", 4711, "nightly-report")
 MOVED = Pause("the database is moved", "ana@ops-1")
-
-
-@pytest.fixture
-def far_from_greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Pacific/Auckland")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,92 @@ __all__ = ["BLIND_MUTANTS"]
 
 BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "blind-11-framework-setting-of-none-is-dropped",
+        "TIMEOUT = None in the settings of Django or Flask counts as not set: a request gives up after five seconds",
+        "integrations/_options.py",
+        "words = {name.lower(): value for name, value in found.items()}",
+        "words = {name.lower(): value for name, value in found.items() if value is not None}",
+        (
+            "tests/integrations/test_common_pieces.py::test_options_have_the_names_of_connect_in_capitals",
+            "tests/integrations/test_celery_pieces.py::test_an_option_that_is_none_was_said_and_not_left_out",
+        ),
+    ),
+    Mutant(
+        "blind-11-doctor-latencies-add-up",
+        "doctor --try measures each pair from the first one on, and warns of a slow store that is fast",
+        "cli/doctor.py",
+        "        for _ in range(PAIRS):\n            started = time.perf_counter()\n",
+        "        started = time.perf_counter()\n        for _ in range(PAIRS):\n",
+        ("tests/unit/test_cli_doctor.py::test_each_pair_is_measured_by_itself_and_the_one_in_the_middle_counts",),
+    ),
+    Mutant(
+        "blind-11-watch-lines-tell-utc",
+        "the lines of watch have the time of UTC, hours off from the clock on the wall and from the table",
+        "cli/watch.py",
+        'time.localtime(change["at"])',
+        'time.gmtime(change["at"])',
+        ("tests/unit/test_cli_views.py::test_commands_tell_the_time_of_the_clock_on_the_wall",),
+    ),
+    Mutant(
+        "blind-11-http-response-of-an-attempt-that-lost-its-key",
+        "a request whose key was taken over gets its own response, though another result is stored and replayed",
+        "_patterns/idempotency_asgi.py",
+        "        except LeaseLost as lost:\n"
+        "            return lost\n"
+        "        except BackendError as failure:\n"
+        "            attempt._emit",
+        "        except (LeaseLost, BackendError) as failure:\n            attempt._emit",
+        (
+            "tests/patterns/idempotency/test_asgi.py::test_an_attempt_whose_key_was_taken_over_is_sent_back_for_the_result_that_is_stored",
+        ),
+    ),
+    Mutant(
+        "blind-11-zookeeper-breaks-only-the-first-of-several-holders",
+        "on ZooKeeper, only the first of those that share a lock can be broken: of others there is no such grant",
+        "_backends/zookeeper/inspect.py",
+        "            if found is not None and _fence(found) == fence:\n",
+        "            if found is None or _fence(found) != fence:\n                return False\n            else:\n",
+        ("tests/stores/zookeeper/test_zookeeper_ends.py::test_of_several_that_hold_together_each_can_be_broken",),
+    ),
+    Mutant(
+        "blind-11-postgres-break-of-an-earlier-version-is-never-at-once",
+        "an operator with an earlier version breaks a lock at once, and its place stays taken until the ttl is over",
+        "_backends/postgres/sql/earlier.sql",
+        "RETURN @schema@.break_5(the_key, the_fence, the_reason, at_once);",
+        "RETURN @schema@.break_5(the_key, the_fence, the_reason, false);",
+        (
+            "tests/stores/postgres/test_postgres_functions.py::test_clients_of_an_earlier_version_get_and_leave_what_those_of_this_one_do",
+        ),
+    ),
+    Mutant(
+        "blind-11-mysql-key-in-flight-is-waited-for",
+        "an attempt at a key in flight waits as long as the server lets statements wait for locks, and not for `wait`",
+        "sql/idempotency/mysql.py",
+        "await TABLE.query(wire, _TAKE, rules.schema, values, waits=False)",
+        "await TABLE.query(wire, _TAKE, rules.schema, values)",
+        (
+            "tests/sql/test_idempotency_mysql.py::test_key_that_another_transaction_has_is_never_waited_for_in_the_server",
+        ),
+    ),
+    Mutant(
+        "blind-11-redis-deadline-of-the-last-call-decides",
+        "on asyncio a call to Redis ends late, with the deadline of one that was sent after it",
+        "_backends/redis/asyncio_wire.py",
+        "next_check = min(next_check, gives_up)",
+        "next_check = gives_up",
+        (
+            "tests/stores/redis/test_redis_asyncio_wire.py::test_each_call_ends_at_its_own_time_whatever_was_sent_before_and_after_it",
+        ),
+    ),
+    Mutant(
+        "blind-11-idempotency-empty-payload-is-no-payload",
+        "a key that was used with an empty payload is replayed for any other payload, and the second request is lost",
+        "_patterns/keyed_attempt.py",
+        "fingerprint_of(self._name, fingerprint)",
+        "fingerprint_of(self._name, fingerprint or None)",
+        ("tests/faces/test_idempotency.py::test_a_payload_without_anything_in_it_is_another_than_one_with_something",),
+    ),
+    Mutant(
         "blind-10-observation-never-rests-after-a-hint",
         "after the first hint of a new leader, observe() asks the store again and again without any pause",
         "_patterns/observation.py",

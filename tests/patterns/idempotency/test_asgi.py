@@ -476,6 +476,27 @@ def test_a_request_whose_key_was_taken_over_is_cancelled_and_sent_back_for_the_r
     served(scene)
 
 
+def test_an_attempt_whose_key_was_taken_over_is_sent_back_for_the_result_that_is_stored() -> None:
+    """Its lease looks fine to it, but the store has given the key to another; nothing but its last write tells."""
+
+    async def scene(shop: Shop) -> None:
+        first = asyncio.create_task(shop.post("/slow"))
+        await shop.entered.wait()
+        (lease,) = shop.client._opened.keeper._known.values()  # type: ignore[union-attr]
+        tenure: Any = lease()
+        (taken,) = await shop.client.locks()
+        shop.store.memory.release(tenure.grant)
+        async with shop.store.connect_async(label="another host") as other:
+            keys = other.idempotency("shop")
+            async with keys.attempt(taken.name.removeprefix("idempotency:4:shop:")) as attempt:
+                assert not attempt.replayed
+                shop.go.set()
+                assert problem(await first) == (503, "Idempotency not available")
+        assert len(shop.charges) == 1, "it had done its work by then"
+
+    served(scene)
+
+
 def _loss() -> Any:
     from leasehold.values import Loss, LossReason
 

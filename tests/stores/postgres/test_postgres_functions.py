@@ -323,3 +323,90 @@ def test_clients_of_an_earlier_version_have_every_verb(backend: Any, tables: Tab
         assert (verdict, moment, ahead) == ("placed", True, 1)
 
     run(story())
+
+
+def acquire(**changes: object) -> str:
+    """The statement that acquires; `VERSION` and what only this version has are for the test to fill in."""
+    options: dict[str, object] = {
+        "owner": "new",
+        "ttl": 60,
+        "mode": "exclusive",
+        "capacity": 1,
+        "min_hold": 0,
+        "floor": 0,
+    }
+    options |= {"waits": False, "channel": "NULL", "session": False} | changes
+    words = "'{owner}', {ttl}, '{mode}', {capacity}, {min_hold}, 'nightly', {floor}, {waits}, {channel}, {session}"
+    return (
+        "SELECT verdict, abandoned, ahead, round(ends / 10), facts, mode, capacity, fence > 4e15 "
+        f"FROM leasehold.acquire_VERSION(%s, {words.format(**options)}SPARE)"
+    )
+
+
+RENEW = "SELECT place FROM leasehold.renew_VERSION(ARRAY[%s::bytea], ARRAY['holder'], ARRAY[FENCE], ARRAY[600.0], "
+CALLS = {
+    "a grant": ("", acquire()),
+    "a longer one": ("", acquire(ttl=600)),
+    "one that is kept": ("", acquire(min_hold=30)),
+    "a permit": ("", acquire(mode="permit", capacity=3)),
+    "above a floor": ("", acquire(floor=5_000_000_000_000_000)),
+    "for as long as the session": ("", acquire(session=True)),
+    "a refusal": ("held", acquire()),
+    "a place": ("held", acquire(waits=True, channel="'bell'")),
+    "a turn": (
+        "waited",
+        "SELECT verdict, ahead, round(ends / 10), facts FROM leasehold.turn_VERSION(%s, 'waiter', 'bell')",
+    ),
+    "a turn of another": ("waited", "SELECT verdict FROM leasehold.turn_VERSION(%s, 'holder', 'bell')"),
+    "turns": (
+        "waited",
+        "SELECT owner, verdict, ahead FROM leasehold.turns_VERSION(ARRAY[%s::bytea], ARRAY['waiter'], 'bell')",
+    ),
+    "a renewal": ("held", RENEW + "false)"),
+    "a renewal in a session": ("held", RENEW + "true)"),
+    "a release": ("waited", "SELECT leasehold.release_VERSION(%s, 'holder', FENCE)"),
+    "a release of another": ("waited", "SELECT leasehold.release_VERSION(%s, 'other', FENCE)"),
+    "a release of an earlier grant": ("waited", "SELECT leasehold.release_VERSION(%s, 'holder', FENCE - 1)"),
+    "a break": ("waited", "SELECT leasehold.break_VERSION(%s, FENCE, '\"stuck\"', false)"),
+    "a break at once": ("waited", "SELECT leasehold.break_VERSION(%s, FENCE, '\"stuck\"', true)"),
+    "a break at once of another grant": ("waited", "SELECT leasehold.break_VERSION(%s, FENCE - 1, '\"stuck\"', true)"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_clients_of_an_earlier_version_get_and_leave_what_those_of_this_one_do(
+    backend: Any, tables: Tables, call: str
+) -> None:
+    before, statement = CALLS[call]
+    run(backend.try_acquire(claim()))  # which makes the tables
+    tables.connection.execute("SET leasehold.session = '77'")
+
+    def asked(statement: str, version: str) -> list[tuple[Any, ...]]:
+        spare = ", 0" if version == "5" else ""
+        text = statement.replace("VERSION", version).replace("SPARE", spare)
+        return tables.ask(text.replace("FENCE", "(SELECT max(fence) FROM leasehold.lock)"), KEY.encode())
+
+    found = []
+    for version in ("3", "5"):
+        tables.connection.execute("DELETE FROM leasehold.claim; DELETE FROM leasehold.lock")
+        if before:
+            asked(acquire(owner="holder"), "5")
+        if before == "waited":
+            asked(acquire(owner="waiter", waits=True), "5")
+        found.append((asked(statement, version), *left_behind(tables)))
+    assert found[0] == found[1]
+
+
+def left_behind(tables: Tables) -> list[Any]:
+    """The tables without numbers and moments; how long something lives is told in steps of ten seconds."""
+    lives = "round(date_part('epoch', expires - clock_timestamp()) / 10)"
+    return [
+        tables.ask(
+            "SELECT owner, state, mode, capacity, ttl, min_hold, holder, fence > 4e15, abandoned, broken, bell, "
+            f"session, {lives} FROM leasehold.claim ORDER BY number"
+        ),
+        tables.ask(
+            "SELECT owner, shape, ttl, holder, fence > 4e15, session, look = 'infinity', "
+            f"abandoned_until > clock_timestamp(), {lives} FROM leasehold.lock"
+        ),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -209,6 +210,27 @@ def test_call_with_less_time_ends_alone_and_its_reply_is_dropped() -> None:
         connection.data_received(b":1\r\n:2\r\n:3\r\n")
         assert first.result() == [1]
         assert connection.is_open
+
+    on_a_loop(body)
+
+
+@pytest.mark.parametrize("patience", [*permutations((0.5, 1.0, 1.5))], ids=str)
+def test_each_call_ends_at_its_own_time_whatever_was_sent_before_and_after_it(patience: tuple[float, ...]) -> None:
+    async def body() -> None:
+        connection, clock, transport = opened()
+        patient = connection.call(b"x", 1, 2.0)
+        answers = {seconds: connection.call(b"x", 1, 2.0, seconds) for seconds in patience}
+        for passed in (0.4, 0.6, 0.9, 1.1, 1.4, 1.6):
+            clock.advance(100.0 + passed - clock.now)
+            assert {seconds for seconds, answer in answers.items() if answer.done()} == {
+                seconds for seconds in patience if seconds < passed
+            }
+        assert not patient.done()
+        assert not transport.is_aborted
+        assert all(isinstance(answer.exception(), OutcomeUnknown) for answer in answers.values())
+        clock.advance(0.5)
+        assert isinstance(patient.exception(), OutcomeUnknown)
+        assert transport.is_aborted
 
     on_a_loop(body)
 

@@ -96,6 +96,21 @@ def test_the_release_of_a_broken_grant_answers_the_break_and_frees_the_lock(
     shut(backend, operator)
 
 
+@pytest.mark.parametrize("at_once", [False, True], ids=["kept for its ttl", "at once"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_of_several_that_hold_together_each_can_be_broken(
+    zookeeper_server: ZooKeeperServer, place: int, *, at_once: bool
+) -> None:
+    backend = opened(zookeeper_server.url(f"/one-of-three-{place}-{at_once}"))
+    held = [run(backend.join(claim(mode=Mode.SHARED))) for _ in range(3)]
+    assert run(backend.break_("ns:x", held[place].fence, "stuck", now=at_once)) is True
+    answers = run(backend.renew(held))
+    assert answers[place] == Loss(LossReason.BROKEN, "stuck")
+    assert [number for number, answer in enumerate(answers) if isinstance(answer, Loss)] == [place]
+    assert [run(backend.release(grant)) for grant in held].count(True) == 2
+    shut(backend)
+
+
 def test_the_reason_of_a_break_outlives_the_operators_client(zookeeper_server: ZooKeeperServer) -> None:
     """A command breaks and ends; the holder renews later."""
     url = zookeeper_server.url("/note")

@@ -229,6 +229,34 @@ async def only_the_named_grant_is_broken(lab: Lab) -> None:
     await lease.release()
 
 
+@store_case(Capability.INSPECT, Capability.SHARED)
+async def each_of_several_readers_can_be_broken_alone(lab: Lab) -> None:
+    for place in range(3):
+        await _break_two_of(lab, place, Mode.SHARED, 1)
+
+
+@store_case(Capability.INSPECT, Capability.PERMITS)
+async def each_of_several_permits_can_be_broken_alone(lab: Lab) -> None:
+    for place in range(3):
+        await _break_two_of(lab, place, Mode.PERMIT, 3)
+
+
+async def _break_two_of(lab: Lab, place: int, mode: Mode, capacity: int) -> None:
+    """Of three that hold together, break one with its next renewal, and then another at once."""
+    backend, operator = lab.backend(), cast("Operating", lab.backend())
+    claims = [lab.claim(f"x{place}", ttl=lab.ttl * 20, mode=mode, capacity=capacity) for _ in range(3)]
+    grants = [granted(await backend.try_acquire(claim)) for claim in claims]
+    broken: list[Grant] = []
+    for now in (False, True):
+        broken.append(grants[(place + len(broken)) % len(grants)])
+        assert await operator.break_(broken[-1].claim.key, broken[-1].fence, "stuck job", now=now)
+        for grant, answer in zip(grants, await backend.renew(grants), strict=True):
+            if grant in broken:
+                assert lost(answer).reason is LossReason.BROKEN
+            else:
+                granted(answer)
+
+
 @store_case(Capability.INSPECT, Capability.MIN_HOLD)
 async def what_is_only_kept_for_its_min_hold_cannot_be_broken(lab: Lab) -> None:
     backend, operator = lab.backend(), cast("Operating", lab.backend())
