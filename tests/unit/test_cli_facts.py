@@ -25,12 +25,14 @@ from leasehold.cli import jobs as jobs_module
 from leasehold.cli import once as once_module
 from leasehold.cli import queue as queue_module
 from leasehold.cli import run as run_module
+from leasehold.cli import supervisor as supervisor_module
 from leasehold.cli import ui as ui_module
 from leasehold.cli import watch as watch_module
 from leasehold.cli.break_lock import operator
 from leasehold.cli.held import Held
 from leasehold.cli.main import main
 from leasehold.cli.parser import read
+from leasehold.cli.supervisor import Supervisor
 from leasehold.errors import BackendUnavailable, ConfigurationError
 from leasehold.findings import Level
 from leasehold.sql.queue.job import JobInfo
@@ -734,3 +736,92 @@ def test_a_report_of_a_slot_that_was_run_has_the_time_of_that_run() -> None:
     assert once_module._skipped(job, skipped) == 0
     facts = {word: job.facts[word] for word in ("outcome", "slot", "finished", "paused")}
     assert facts == {"outcome": "skipped", "slot": "monday", "finished": 90.0, "paused": str(skipped.paused)}
+
+
+# --- zero is a time, and an empty text is no text that was left out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("ls --namespace=", "a namespace must not be empty"),
+        ("run job --ttl 0s -- true", "ttl must be at least 0.1 seconds"),
+        ("hold job --ttl 0s", "ttl must be at least 0.1 seconds"),
+        ("pause job --reason r --for 0s", "duration"),
+    ],
+)
+def test_what_a_variable_left_empty_or_zero_is_refused_and_not_replaced(
+    words: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script gave it: to go on with the default would lock elsewhere, or for another time."""
+    url = f"sqlite:///{tmp_path}/locks.db"
+    with leasehold.connect(url) as client, client.lock("first").hold():
+        place = words.partition(" -- ")
+        assert main([*place[0].split(), "--url", url, *place[1].split(), *place[2].split()]) == 78
+        assert said in capsys.readouterr().err
+        assert client.inspect("job") is None
+
+
+def test_a_hold_of_no_time_ends_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(hold_module, "now", lambda: 100.0)
+    said: list[str] = []
+    job: Any = SimpleNamespace(
+        arguments=read(["hold", "job", "--for", "0s"]),
+        console=SimpleNamespace(note=said.append),
+        signals=SimpleNamespace(collect=lambda _: pytest.fail("it waits")),
+    )
+    held: Any = SimpleNamespace(fences={"job": 7}, title="'job'", loss=None, remaining=lambda: 30.0)
+    assert hold_module._until_the_end(job, SimpleNamespace(on_event=lambda _: None), held) == 0  # type: ignore[arg-type]
+    assert said == ["--for is over; 'job' is given back"]
+    hold_module._announce(job.arguments, held)
+    assert capsys.readouterr().out.endswith(" (0.0s); Ctrl-C gives it back before\n")
+
+
+def test_an_exporter_may_read_with_every_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    opened(monkeypatch, exporter_module, Store())
+    monkeypatch.setattr(exporter_module, "FleetReader", lambda _, **options: asked.append(options))
+    monkeypatch.setattr(exporter_module, "_server", lambda *_: SimpleNamespace(server_name="h", server_port=7))
+    monkeypatch.setattr(exporter_module, "_serve", lambda _: None)
+    assert main(["exporter", "--max-age", "0s"]) == 0
+    assert main(["exporter"]) == 0
+    assert asked == [
+        {"prefix": "", "max_age": 0.0, "patience": 5.0}, {"prefix": "", "max_age": 5.0, "patience": 5.0},
+    ]  # fmt: skip
+
+
+def test_a_command_that_may_hold_for_no_time_is_stopped_with_the_first_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "now", lambda: 100.0)
+    made: Any = {
+        "child": SimpleNamespace(pid=4711),
+        "held": SimpleNamespace(title="'job'", fences={"job": 7}),
+        **dict.fromkeys(("record", "watchdog", "signals", "terminal", "console")),
+    }
+    for limit, until in ((0.0, 100.0), (2.5, 102.5), (None, float("inf"))):
+        supervisor = Supervisor(**made, ttl=30.0, kill_after=5.0, max_hold=limit, wait_group=False)
+        assert supervisor._hold_until == until
+
+
+# --- an election that is watched
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_observing_shows_every_leader_in_turn_and_asks_as_was_said(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leaders = [SimpleNamespace(fence=41, holder=ANA), None, SimpleNamespace(fence=43, holder=BEN)]
+    store = Store(election=SimpleNamespace(observe=lambda: iter(leaders)))
+    monkeypatch.setattr("leasehold.cli.connection.open_client", lambda _: store)
+    assert main(["elect", "boss", "--observe", "--retry", "7s", "--ttl", "60s", *words]) == 0
+    said = capsys.readouterr()
+    assert said.err == "leasehold: store: redis://h\n"
+    if words:
+        shown = [json.loads(line)["leader"] for line in said.out.splitlines()]
+        assert shown == [{"fence": 41, "who": str(ANA)}, None, {"fence": 43, "who": str(BEN)}]
+    else:
+        assert [line[8:] for line in said.out.splitlines()] == [
+            f" boss  fence 41  {ANA}", " boss  no leader", f" boss  fence 43  {BEN}",
+        ]  # fmt: skip
+    ((verb, names, options),) = store.calls
+    assert (verb, names) == ("election", ("boss",))
+    assert (options["retry"], options["ttl"], options["renew_deadline"]) == (7.0, 60.0, 10.0)

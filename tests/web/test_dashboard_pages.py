@@ -429,7 +429,7 @@ def test_the_forms_of_a_search_keep_what_was_searched_for() -> None:
     assert 'name="long" value="1" checked>' in text
     assert 'name="waiters" value="1">' in text
     assert 'type="hidden"' not in text
-    facts = {**READING, "supported": True, "running": [], "asked": None, "answer": None}
+    facts: dict[str, Any] = {**READING, "supported": True, "running": [], "asked": None, "answer": None}
     text = shown("keys", facts, query={"scope": "a:b", "key": "<k>"}, layout="layout.html")
     assert 'name="scope" value="a:b"' in text
     assert 'name="key" value="&lt;k&gt;"' in text
