@@ -313,6 +313,25 @@ def test_an_application_is_served_until_the_block_ends() -> None:
     assert threading.active_count() == threads
 
 
+def test_what_a_caller_says_of_itself_is_not_taken_for_its_address() -> None:
+    """Any caller may send these headers: `--proxy-user` believes an address, so it must be that of the connection."""
+    scopes: list[Any] = []
+
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        scopes.append(scope)
+        await _hello(scope, receive, send)
+
+    with ui_module.serving(noting, "127.0.0.1", 0) as address:
+        port = int(address.rstrip("/").rpartition(":")[2])
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as caller:
+            caller.request("GET", "/", headers={"X-Forwarded-For": "10.0.0.1", "X-Forwarded-Proto": "https"})
+            caller.getresponse().read()
+            own = caller.sock.getsockname() if caller.sock is not None else None
+    (scope,) = [scope for scope in scopes if scope["type"] == "http"]
+    assert (scope["client"][0], scope["scheme"]) == ("127.0.0.1", "http")
+    assert own is None or scope["client"] == own
+
+
 def test_an_address_of_ipv6_is_shown_in_brackets() -> None:
     with ui_module.serving(_hello, "::1", 0) as address:
         assert address.startswith("http://[::1]:")

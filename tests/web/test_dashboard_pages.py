@@ -49,9 +49,16 @@ def shown(template: str, facts: dict[str, Any], viewer: Viewer = ANA, query: Any
         facts=facts,
         viewer=viewer,
         query=query or {},
-        title="leasehold",
-        store="redis",
-        **{"page": PAGES.get(template), "pages": [], "notice": None, "live": "", "layout": "fragment.html", **more},
+        **{
+            "title": "leasehold",
+            "store": "redis",
+            "page": PAGES.get(template),
+            "pages": [],
+            "notice": None,
+            "live": "",
+            "layout": "fragment.html",
+            **more,
+        },
     )
     return re.sub(r"\s+", " ", text)
 
@@ -405,3 +412,116 @@ def test_a_refusal_is_shown_as_text_and_a_notice_as_well() -> None:
     assert "may write" in words(text)
     assert "read-only" in words(shown("refused", {}, BEN, message="x", page=None, layout="layout.html"))
     assert "data-stream" not in text
+
+
+# --- what stands around the facts
+
+
+def test_the_forms_of_a_search_keep_what_was_searched_for() -> None:
+    query = {"q": 'a"b', "waiters": "1", "sort": "held", "order": "desc"}
+    text = shown("locks", locks(), query=query, layout="layout.html")
+    assert 'name="q" value="a&#34;b"' in text
+    assert 'name="waiters" value="1" checked>' in text
+    assert 'name="long" value="1">' in text, "it was not asked for"
+    assert '<input type="hidden" name="sort" value="held">' in text
+    assert '<input type="hidden" name="order" value="desc">' in text
+    text = shown("locks", locks(), query={"long": "1"}, layout="layout.html")
+    assert 'name="long" value="1" checked>' in text
+    assert 'name="waiters" value="1">' in text
+    assert 'type="hidden"' not in text
+    facts: dict[str, Any] = {**READING, "supported": True, "running": [], "asked": None, "answer": None}
+    text = shown("keys", facts, query={"scope": "a:b", "key": "<k>"}, layout="layout.html")
+    assert 'name="scope" value="a:b"' in text
+    assert 'name="key" value="&lt;k&gt;"' in text
+
+
+@pytest.mark.parametrize(
+    ("page", "current"), [("locks", "./"), ("lock", "./"), ("leaders", "leaders"), ("audit", "audit")]
+)
+def test_every_page_says_where_one_is_whose_store_it_is_and_who_looks(page: str, current: str) -> None:
+    menu = [each for each in PAGES.values() if each.in_menu]
+    text = shown(
+        page, {"failed": "away"}, BEN, query={"name": "a/b"}, layout="layout.html", pages=menu, live="of=x&y=1",
+        title="our <locks>", store="redis://db-1",
+    )  # fmt: skip
+    assert re.findall(r'<a href="([^"]*)" aria-current="page">', text) == [current]
+    heading = "a/b" if page == "lock" else PAGES[page].title
+    assert f"<title>{heading} \u00b7 our &lt;locks&gt;</title>" in text
+    assert '<span class="store" title="the store that is shown">redis://db-1</span>' in text
+    assert "ben read-only" in words(text)
+    assert '<i class="role read">' in text
+    assert 'data-stream="of=x&amp;y=1"' in text
+    assert "Paused" not in text
+
+
+def test_a_lock_of_several_holders_says_how_many_of_how_many() -> None:
+    several = [HOLDING, {**HOLDING, "fence": 42, "holder": {**HOLDER, "label": "second"}}]
+    text = lock(lock={**LOCK, "mode": "permit", "capacity": 3, "holdings": several})
+    assert '<span class="mode">2 of 3</span>' in text
+    assert "<h2>Holders</h2>" in text
+    assert "nightly db-1 \u00b7 pid 7 41 1m05s" in words(text)
+    assert "second db-1 \u00b7 pid 7 42 1m05s" in words(text)
+    assert re.findall(r'href="break\?name=a%2Fb&amp;fence=(\d+)"', text) == ["41", "42"]
+    assert '<span class="mode">shared</span>' in lock(lock={**LOCK, "mode": "shared"})
+    assert ('class="mode"' in lock(), "<h2>Holder</h2>" in lock()) == (False, True)
+
+
+def test_a_run_is_told_with_its_runner_its_outcome_and_its_moment() -> None:
+    for text in (lock(last_run={**RUN, "outcome": "failed"}), jobs(last_run={**RUN, "outcome": "failed"})):
+        assert '<span class="state failed">failed</span>' in text
+        assert '<time datetime="2025-11-15T11:58:30+00:00" title="2025-11-15 11:58:30 UTC">1m30s ago</time>' in text
+        assert "monday" in text
+        assert "nightly db-1 \u00b7 pid 7" in words(text)
+
+
+def test_the_jobs_of_a_queue_are_told_with_their_keys_and_errors() -> None:
+    row = {"queue": "refunds", "ready": 1, "delayed": 2, "claimed": 3, "dead": 0, "done": 5, "lag": 65.0}
+    job = {"id": 9, "key": "order<7>", "attempts": 3, "changed": 65.0, "last_error": "HTTP <502>"}
+    facts = {
+        "error": None, "supported": True, "database": "app<1>", "queues": [row, {**row, "queue": "mails"}],
+        "queue": "refunds", "state": "ready", "jobs": [job, {**job, "id": 10, "attempts": 4}],
+    }  # fmt: skip
+    text = shown("queue", facts)
+    assert "In <code>app&lt;1&gt;</code>" in text
+    assert "refunds 1 2 3 0 5 1m05s mails" in words(text)
+    assert "9 order&lt;7&gt; 3 1m05s ago HTTP &lt;502&gt; 10" in words(text)
+    assert text.count('class="chosen"') == 1
+    assert '<tr data-key="refunds" class="chosen">' in text
+    assert "number dead" not in text
+    assert '<a href="queue?queue=refunds&amp;state=ready" aria-current="true">ready</a>' in text
+    assert text.count('aria-current="true"') == 1
+    assert 'href="queue?queue=mails"' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "title", "cancel"),
+    [
+        ("pause", {"name": "a/b"}, "Pause a/b", "lock?name=a%2Fb"),
+        ("forget", {"name": "a/b", "slot": "<1>"}, "Forget a/b , slot &lt;1&gt;", "lock?name=a%2Fb&amp;slot"),
+        ("retry", {"queue": "refunds", "job": "9"}, "Retry refunds , job 9", "queue?queue=refunds"),
+    ],
+)
+def test_a_form_names_what_it_is_about_and_leads_back_to_it(
+    name: str, query: dict[str, str], title: str, cancel: str
+) -> None:
+    text = shown("order", {}, query=query, action=ACTIONS[name], fixed=query, holding=None, token="t")
+    assert words(text.partition("</h1>")[0]).endswith(title)
+    assert f'<a href="{cancel.partition("&amp;")[0]}">Cancel</a>' in text
+
+
+@pytest.mark.parametrize("page", ["locks", "leaders", "jobs", "keys", "partitions"])
+def test_what_was_read_before_the_store_went_away_is_shown_as_old(page: str) -> None:
+    row = {"scope": "s", "key": "k", "name": "n", **HOLDING}
+    group = {"name": "orders", "count": 0, "free": 0, "members": [], "partitions": []}
+    rest: dict[str, dict[str, Any]] = {
+        "locks": locks({**LOCK, "stalled": None}),
+        "leaders": {"leaders": [{"name": "b", "leader": HOLDING, "candidates": 2, "terms_seen": 3}], "patterns": []},
+        "jobs": {
+            "supported": True, "pausable": True,
+            "jobs": [{"name": "a", "running": None, "paused": None, "last_run": RUN}],
+        },
+        "keys": {"supported": True, "answer": None, "running": [row]},
+        "partitions": {"supported": True, "groups": [group]},
+    }  # fmt: skip
+    assert re.search(r'class="(rows )?stale"', shown(page, {**rest[page], "error": "away", "age": 65.0}))
+    assert "stale" not in shown(page, {**rest[page], **READING})
