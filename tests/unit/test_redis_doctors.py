@@ -49,6 +49,7 @@ REPLICA = "ip=10.0.0.2,port=6379,state=online,offset=1,lag={}"
         ({"redis_version": "6.1.9"}, {}, "server", PROBLEM, "Redis 6.1.9"),
         ({"redis_version": "10.0.1"}, {}, "server", OK, "Redis 10.0.1"),
         ({"server_name": "valkey", "valkey_version": "8.1.0"}, {}, "server", OK, "Valkey 8.1.0, standalone"),
+        ({"redis_mode": "cluster"}, {}, "server", OK, "Redis 7.2.4, cluster"),
         ({"redis_mode": "sentinel"}, {}, "server", PROBLEM, "it keeps no data"),
         ({}, {}, "role", OK, "primary"),
         ({"role": "slave", "master_host": "h", "master_port": "7"}, {}, "role", PROBLEM, "replica of h:7"),
@@ -61,6 +62,13 @@ REPLICA = "ip=10.0.0.2,port=6379,state=online,offset=1,lag={}"
             "replicas",
             WARNING,
             "2 connected, 1 of them late",
+        ),
+        (
+            {"slave9": REPLICA.format(99), "slave10": REPLICA.format(11), "slave11": REPLICA.format(3)},
+            {},
+            "replicas",
+            WARNING,
+            "3 connected, 2 of them late",
         ),
         ({"slave_read_only": "1", "slave0": REPLICA.format(0)}, {}, "replicas", OK, "1 connected"),
         (
@@ -98,6 +106,7 @@ REPLICA = "ip=10.0.0.2,port=6379,state=online,offset=1,lag={}"
         ({"connected_clients": "89"}, {}, "connections", OK, "89 of 100 in use"),
         ({"connected_clients": "90"}, {}, "connections", WARNING, "90 of 100 in use"),
         ({}, {}, "persistence", OK, LOG),
+        ({}, {"appendfsync": "no"}, "persistence", OK, "log, appendfsync no: a power cut"),
         ({}, {"appendfsync": "always"}, "persistence", OK, "every grant is on disk before it is confirmed"),
         ({}, {"appendonly": "no", "save": "60 1"}, "persistence", WARNING, "snapshots only (60 1)"),
         (
@@ -151,17 +160,21 @@ def test_a_server_that_hides_its_settings_is_judged_by_what_it_reports_of_its_lo
 
 
 @pytest.mark.parametrize(
-    ("pings", "level"),
+    ("pings", "level", "words"),
     [
-        ([0.001] * 4 + [0.049], OK),
-        ([0.001] * 4 + [0.05], WARNING),
-        ([0.999] * 5, WARNING),
-        ([0.001, 0.001, 1.0, 1.0, 1.0], PROBLEM),
-        ([0.001, 0.001, 0.001, 2.0, 2.0], WARNING),
+        ([0.001] * 4 + [0.049], OK, "1.00 ms for a PING (median of 5, worst 49.00 ms)"),
+        ([0.05] + [0.001] * 4, WARNING, "1.00 ms for a PING (median of 5, worst 50.00 ms)"),
+        ([0.999] * 5, WARNING, "999.00 ms"),
+        ([0.001, 0.002, 1.25, 1.5, 1.0], PROBLEM, "1000.00 ms for a PING (median of 5, worst 1500.00 ms)"),
+        ([0.001, 0.003, 0.002, 2.0, 2.5], WARNING, "3.00 ms for a PING (median of 5, worst 2500.00 ms)"),
+        ([0.002, 0.004, 0.003], OK, "3.00 ms for a PING (median of 3, worst 4.00 ms)"),
     ],
 )
-def test_the_worst_round_trip_is_a_warning_and_the_usual_one_a_problem(pings: list[float], level: Level) -> None:
-    assert judged(pings=pings)["round trip"].level is level
+def test_the_worst_round_trip_is_a_warning_and_the_usual_one_a_problem(
+    pings: list[float], level: Level, words: str
+) -> None:
+    finding = judged(pings=pings)["round trip"]
+    assert (finding.level, words in finding.found) == (level, True), finding.found
 
 
 @pytest.mark.parametrize(
@@ -182,15 +195,24 @@ def test_a_clock_that_is_off_is_judged_by_how_far(error: float, level: Level, wo
 
 
 @pytest.mark.parametrize(
-    ("cluster", "level"),
+    ("cluster", "level", "found"),
     [
-        ({"cluster_state": "ok", "cluster_slots_ok": "16384"}, OK),
-        ({"cluster_state": "fail", "cluster_slots_ok": "16384"}, PROBLEM),
-        ({"cluster_state": "ok", "cluster_slots_ok": "16383"}, PROBLEM),
+        ({"cluster_state": "ok", "cluster_slots_ok": "16384"}, OK, "state ok, 16384 of"),
+        ({"cluster_state": "fail", "cluster_slots_ok": "16384"}, PROBLEM, "state fail, 16384 of"),
+        ({"cluster_state": "ok", "cluster_slots_ok": "16383"}, PROBLEM, "state ok, 16383 of"),
+        ({"cluster_state": "ok"}, PROBLEM, "state ok, ? of"),
     ],
 )
-def test_a_cluster_is_well_when_it_says_so_and_serves_every_slot(cluster: dict[str, str], level: Level) -> None:
-    assert judged(cluster=cluster)["cluster"].level is level
+def test_a_cluster_is_well_when_it_says_so_and_serves_every_slot(
+    cluster: dict[str, str], level: Level, found: str
+) -> None:
+    finding = judged(cluster={"cluster_slots_assigned": "7", **cluster})["cluster"]
+    assert (finding.level, finding.found) == (level, f"{found} 16384 slots served")
+
+
+def test_a_replica_names_its_primary_in_the_url_to_use() -> None:
+    finding = judged({"role": "slave", "master_host": "db-4", "master_port": "7001"})["role"]
+    assert (finding.found, "use redis://db-4:7001, or" in finding.advice) == ("replica of db-4:7001", True)
 
 
 @pytest.mark.parametrize(

@@ -419,3 +419,28 @@ def test_a_block_that_was_left_is_not_interrupted_any_more() -> None:
         await asyncio.sleep(0)
 
     asyncio.run(main())
+
+
+def test_every_task_is_named_after_what_it_does() -> None:
+    """A closed loop's tasks of ours are known by their names, and so are they in a list of all tasks."""
+    runtime = AsyncioRuntime()
+    names: list[str] = []
+
+    async def note() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        names.append(task.get_name())
+
+    async def interrupted() -> None:
+        await note()
+        if len(names) == 3:
+            raise asyncio.CancelledError
+
+    async def main() -> None:
+        await runtime.spawn(note(), "leasehold keeper of x").join(None)
+        await runtime.at_home(asyncio.get_running_loop(), note, runtime.now() + 60)
+        with pytest.raises(asyncio.CancelledError):
+            await runtime.shielded(interrupted)
+
+    asyncio.run(main())
+    assert [names[0], names[1], names[3]] == ["leasehold keeper of x", "leasehold closing", "leasehold clean-up"]

@@ -466,6 +466,43 @@ def test_what_the_doctor_may_not_read_is_a_finding(failing: Any, check: str, lev
     assert word in f"{finding.found} {finding.advice}"
 
 
+class ClinicOfMany(Clinic):
+    """Members that differ from each other in all that they say."""
+
+    async def call_member(self, place: int, method: str, request: bytes) -> bytes:
+        await super().call_member(place, method, request)
+        version, size = ((b"3.6.4", 70), (b"3.5.10", 900), (b"3.6.2", 30))[place]
+        return block(2, version) + number(3, size * 1024**2) + number(4, 9) + number(6, 5)
+
+    async def clock_of(self, place: int) -> float | None:
+        return (-41.0, 0.5, 3.0)[place]
+
+    async def call(self, method: str, request: bytes, *, reads: bool) -> bytes:
+        if method == Method.MEMBER_LIST:
+            return await super().call(method, request, reads=reads)
+        return b"".join(block(2, number(1, 7) + number(2, alarm)) for alarm in (1, 2, 9))
+
+
+def test_the_doctor_judges_by_all_members_and_not_by_one() -> None:
+    found = ClinicOfMany().examined()
+    assert found["server version"].found == "3.5.10, 3.6.2, 3.6.4"
+    assert (found["server version"].level, "3.5.13 or newer" in found["server version"].advice) == (Level.WARNING, True)
+    assert found["space"].found == "900 MiB, alarm NOSPACE, alarm CORRUPT, alarm 9"
+    assert found["server clock"].found == "members differ from this host by up to 41 s"
+    assert found["server clock"].level is Level.WARNING
+    assert found["leader"].found == "one leader, in term 5"
+
+
+def test_the_doctor_counts_every_member_that_is_silent_and_goes_by_the_others() -> None:
+    clinic = ClinicOfMany(member0=BackendUnavailable("away"), member1=BackendUnavailable("gone"))
+    found = clinic.examined()
+    assert found["members"].found == "3 voting; 2 of 3 in the URL did not answer"
+    assert found["server version"].found == "3.6.2"
+    assert found["space"].found.startswith("30 MiB")
+    assert found["server clock"].found == "members differ from this host by up to 3 s"
+    assert clinic.asked[:3] == ["member0", "member1", "member2"]
+
+
 # --- URLs
 
 

@@ -523,6 +523,13 @@ def test_replicas_are_waited_for_no_longer_than_the_place_lives(step: str, ttl: 
     assert world.patience == [patience]
 
 
+@pytest.mark.parametrize("spare", [0, 8])
+def test_claim_that_does_not_wait_gives_the_replicas_their_whole_time(spare: int) -> None:
+    world = World(GRANTED, acks=2, acks_timeout=5.0)
+    run(world.store.try_acquire(replace(CLAIM, ttl=2.0, spare=spare)))
+    assert (world.patience, world.sent[0].words[0]) == ([5.0], "0:8" if spare else "0")
+
+
 def test_grant_that_too_few_replicas_have_is_undone() -> None:
     world = World(GRANTED, 1, 1, acks=2)
     with pytest.raises(BackendUnavailable, match="1 of 2 replicas acknowledged the grant, and it was undone"):
