@@ -197,6 +197,15 @@ def test_a_run_whose_lease_was_lost_is_not_recorded(steps: Steps) -> None:
     assert [event.recorded for event in seen] == [False]
 
 
+def test_a_store_that_stays_away_is_waited_for_as_long_as_a_connection_and_not_as_a_lock(steps: Steps) -> None:
+    job, _ = ended(steps, timeout=1_000, on_conflict="standby")
+    Script(steps.client, "read", lambda *_: fails(AWAY))
+    with pytest.raises(BackendUnavailable), job.attempt():
+        """Never entered."""
+    assert steps.pauses
+    assert sum(steps.pauses) < steps.opened.connect_timeout
+
+
 @pytest.mark.parametrize("error", [None, ZeroDivisionError()], ids=["well", "failed"])
 def test_a_run_that_could_not_be_recorded_says_that_it_may_run_again(
     steps: Steps, error: ZeroDivisionError | None
