@@ -16,6 +16,7 @@ from leasehold import (
     BackendRejected,
     ClientClosed,
     ConfigurationError,
+    InFlight,
     LeaseLost,
     Paused,
 )
@@ -23,6 +24,7 @@ from leasehold._patterns.callbacks import Callbacks, Watch
 from leasehold._runtimes.threads import run
 from leasehold.testing.manual import ManualStore
 from leasehold.values import Holder, Leader, Record
+from tests.unit.test_core_time import Script, fails
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -123,6 +125,118 @@ def test_the_last_run_of_a_job_is_the_one_that_ended_last_whatever_its_fence(sto
     last = client.last_run("job")
     assert last is not None
     assert (last.slot, last.finished, last.fence) == ("later", 20.0, 1)
+
+
+def test_a_label_is_remembered_for_a_week(store: ManualStore, client: Client) -> None:
+    def runs(days: float) -> bool:
+        store.clock.advance(days * 86_400)
+        return bool(client.once("job", slot="a").run(lambda: None))
+
+    assert [runs(0), runs(6.9), runs(0.2)] == [True, False, True]
+
+
+def test_a_slot_is_forgotten_although_what_is_only_shown_cannot_be_rewritten(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.once("job", slot="a").run(lambda: None)
+    backend: Any = client._twin._open().backend
+    plain = backend.write
+
+    async def write(record: Record) -> Any:
+        return fails(BackendRejected("no rights")) if "once-last" in record.key else await plain(record)
+
+    monkeypatch.setattr(backend, "write", write)
+    assert client.forget("job", slot="a", reason="empty")
+    assert client.once("job", slot="a").run(lambda: None)
+
+
+def test_an_order_to_forget_that_meets_the_end_of_a_pause_has_to_be_given_again(
+    client: Client, other: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.once("job", slot="a").run(lambda: None)
+    client.pause("job", reason="stocktaking")
+    backend: Any = client._twin._open().backend
+    plain = backend.inspect
+
+    async def late(name: str) -> Any:
+        other.resume("job")
+        return await plain(name)
+
+    monkeypatch.setattr(backend, "inspect", late)
+    with pytest.raises(Paused):
+        client.forget("job", slot="a", reason="empty")
+    last = other.last_run("job", slot="a")
+    assert last is not None
+    assert last.outcome == "done"
+    assert other.forget("job", slot="a", reason="empty")
+
+
+@pytest.mark.parametrize(("ahead", "is_late"), [(-1, False), (0, False), (1, True), (2, True)])
+def test_a_run_does_not_begin_where_a_later_fence_has_read(
+    store: ManualStore, client: Client, ahead: int, is_late: bool
+) -> None:
+    def read(key: str, fence: int, plain: Callable[[], Any]) -> Any:
+        if fence:
+            store.memory.read(key, fence + ahead)
+        return plain()
+
+    assert client.once("job", slot="before").run(lambda: None)
+    Script(client, "read", cast("Any", read))
+    if is_late:
+        with pytest.raises(LeaseLost), client.once("job", slot="a").attempt():
+            """Never entered."""
+    else:
+        assert client.once("job", slot="a").run(lambda: None)
+    assert client.inspect("job") is None
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), BackendRejected("no rights")])
+def test_an_attempt_that_is_interrupted_before_its_run_gives_the_lock_back(
+    client: Client, error: BaseException
+) -> None:
+    Script(client, "read", cast("Any", lambda _, fence, plain: fails(error) if fence else plain()))
+    with pytest.raises(type(error)), client.once("job", slot="a").attempt():
+        """Never entered."""
+    assert client.inspect("job") is None
+
+
+# Keys
+
+
+@pytest.mark.parametrize("ttl", [None, 20, "1m"])
+def test_without_a_wait_a_key_in_flight_is_refused_at_once_whatever_its_ttl(
+    store: ManualStore, client: Client, other: Client, ttl: Any
+) -> None:
+    with other.idempotency("pay", ttl=ttl).attempt("k"):
+        began = store.clock.now()
+        with pytest.raises(InFlight), client.idempotency("pay", ttl=ttl).attempt("k"):
+            """Never entered."""
+        assert store.clock.now() - began < 1
+
+
+@pytest.mark.parametrize("verb", ["read", "write"])
+def test_a_store_that_hesitates_once_is_asked_again_to_forget_a_key(
+    store: ManualStore, client: Client, verb: str
+) -> None:
+    keys = client.idempotency("pay")
+    with keys.attempt("k") as attempt:
+        attempt.complete(1)
+    store.faults.drop_next_request(verb)
+    assert keys.forget("k")
+    assert keys.inspect("k") is None
+    assert client.locks() == []
+
+
+@pytest.mark.parametrize("verb", ["read", "write"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), BackendRejected("no rights")], ids=["interrupted", "refused"])
+def test_a_key_that_could_not_be_forgotten_is_not_locked(client: Client, verb: str, error: BaseException) -> None:
+    keys = client.idempotency("pay")
+    with keys.attempt("k") as attempt:
+        attempt.complete(1)
+    Script(client, verb, lambda *_: fails(error))
+    with pytest.raises(type(error)):
+        keys.forget("k")
+    assert client.locks() == []
 
 
 # Who looks for leaders

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import BackendError, BackendRejected, BackendUnavailable, LossReason, OutcomeUnknown
+from leasehold import (
+    BackendError,
+    BackendRejected,
+    BackendUnavailable,
+    ClientClosed,
+    LossReason,
+    OutcomeUnknown,
+)
+from leasehold._patterns.partition import AsyncPartition
 from leasehold._runtimes.threads import run
 from leasehold.testing.manual import ManualStore
 from tests.unit.test_core_time import Script, fails
@@ -144,6 +152,46 @@ def test_who_waits_for_a_change_hears_that_its_client_was_closed(store: ManualSt
         run(spare._twin._look_or_wait())
         assert spare.wait_change(0)
         assert not spare.wait_change(), "it is over, and does not wait for ever"
+
+
+def test_a_partition_of_a_client_that_was_closed_can_be_released_without_an_error(store: ManualStore) -> None:
+    client = store.connect()
+    with partitions(client, 2) as share:
+        first, second = share.owned()
+        client.close(release=True)
+        assert not first.release()
+        assert not second.release()
+        assert share.owned() == ()
+
+
+@pytest.mark.parametrize("error", [ClientClosed("closed"), BackendUnavailable("away"), BackendRejected("no rights")])
+def test_a_release_that_fails_is_no_error_of_the_worker_and_the_partition_is_not_owned(
+    store: ManualStore, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.connect() as client, partitions(client, 2) as share:
+        first, second = share.owned()
+
+        async def release() -> bool:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(first._twin._lease, "release", release)
+            assert first.release() is False
+            assert share.owned() == (second,)
+        assert first.lease.release()
+
+
+def test_two_objects_of_one_grant_are_one_partition_and_a_later_grant_is_another(store: ManualStore) -> None:
+    with store.connect() as client:
+        lease = run(client._twin.lock("orders/1").acquire())
+        one, same = (AsyncPartition(1, lease, lambda _: None) for _ in range(2))
+        assert one == same
+        assert {one: "x"}[same] == "x"
+        run(lease.release())
+        later = AsyncPartition(1, run(client._twin.lock("orders/1").acquire()), lambda _: None)
+        assert later != one
+        assert len({one, same, later}) == 2
+        run(later.release())
 
 
 # What observers of an election see

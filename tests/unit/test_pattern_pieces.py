@@ -206,6 +206,14 @@ def test_a_store_that_stays_away_is_waited_for_as_long_as_a_connection_and_not_a
     assert sum(steps.pauses) < steps.opened.connect_timeout
 
 
+def test_the_end_of_a_run_is_written_again_for_as_long_as_its_lease_is_sure(steps: Steps) -> None:
+    job, _ = ended(steps, ttl=100)
+    Script(steps.client, "write", lambda *_: fails(AWAY))
+    with pytest.raises(BackendUnavailable), job.attempt() as run_:
+        left = run_.lease.remaining()
+    assert steps.opened.connect_timeout < 50 < left - 5 < sum(steps.pauses) < left
+
+
 @pytest.mark.parametrize("error", [None, ZeroDivisionError()], ids=["well", "failed"])
 def test_a_run_that_could_not_be_recorded_says_that_it_may_run_again(
     steps: Steps, error: ZeroDivisionError | None
