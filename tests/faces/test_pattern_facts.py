@@ -239,6 +239,47 @@ def test_a_key_that_could_not_be_forgotten_is_not_locked(client: Client, verb: s
     assert client.locks() == []
 
 
+def test_what_is_left_of_an_attempt_without_a_result_is_kept_for_no_longer_than_its_lock(
+    store: ManualStore, client: Client
+) -> None:
+    with client.idempotency("pay", keep="30d", ttl=20).attempt("k"):
+        """Left without a result."""
+    record = store.memory.read("leasehold:idempotency:3:pay:k").record
+    assert record is not None
+    assert record.ttl == pytest.approx(20, abs=1)
+
+
+@pytest.mark.parametrize(("running", "after"), [(0, 1), (7, 7), (19, 19), (50, 20)])
+def test_a_key_in_flight_is_asked_for_again_no_later_than_its_ttl(
+    store: ManualStore, client: Client, other: Client, running: float, after: float
+) -> None:
+    with other.idempotency("pay", ttl=20).attempt("k"):
+        store.pass_time(running)
+        with pytest.raises(InFlight) as busy, client.idempotency("pay", ttl=20, keep="9d").attempt("k"):
+            """Never entered."""
+    assert busy.value.retry_after == pytest.approx(after, abs=0.3)
+    assert f"try again in {after} s" in str(busy.value)
+    assert busy.value.holder is not None
+    assert busy.value.holder.label == "second"
+
+
+def test_a_key_that_vanished_stays_so_when_the_next_attempt_cannot_begin(store: ManualStore, client: Client) -> None:
+    keys, writes = client.idempotency("pay"), list[object]()
+    with pytest.raises((KeyboardInterrupt, LeaseLost)), keys.attempt("k") as vanished:
+        assert vanished.lease is not None
+        store.lose(vanished.lease)
+        raise KeyboardInterrupt
+    Script(
+        client, "write", lambda record, *_: writes.append(record) or fails(BackendRejected("no rights"))
+    )
+    with pytest.raises(BackendRejected), keys.attempt("k"):
+        """Never entered."""
+    assert len(writes) == 1, "what is known of it is not taken back"
+    state = keys.inspect("k")
+    assert state is not None
+    assert state.state == "in progress"
+
+
 # Who looks for leaders
 
 
