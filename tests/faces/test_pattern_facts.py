@@ -1,4 +1,4 @@
-"""What objects of the patterns answer: for how long something is ours, which store an error is of, whose a record is."""
+"""What the patterns answer: for how long something is ours, which store an error is of, what is remembered of a job."""
 
 from __future__ import annotations
 
@@ -117,7 +117,9 @@ def test_a_slot_that_is_remembered_in_two_ways_is_forgotten_in_both(store: Manua
     assert runs() == [True, True, False]
 
 
-def test_the_last_run_of_a_job_is_the_one_that_ended_last_whatever_its_fence(store: ManualStore, client: Client) -> None:
+def test_the_last_run_of_a_job_is_the_one_that_ended_last_whatever_its_fence(
+    store: ManualStore, client: Client
+) -> None:
     store.set_wall(datetime(2026, 11, 15, 12, tzinfo=UTC))
     for key, slot, finished, fence in (("once:3:job", "later", 20.0, 1), ("once-last:job", "earlier", 10.0, 9)):
         facts = {"slot": slot, "start": 0.0, "runner": ["h", 1, None, None], "finished": finished, "failed": False}
@@ -183,8 +185,9 @@ def test_a_run_does_not_begin_where_a_later_fence_has_read(
     assert client.once("job", slot="before").run(lambda: None)
     Script(client, "read", cast("Any", read))
     if is_late:
-        with pytest.raises(LeaseLost), client.once("job", slot="a").attempt():
-            """Never entered."""
+        with pytest.raises(LeaseLost) as lost, client.once("job", slot="a").attempt():
+            pytest.fail("the run began")
+        assert not lost.value.completed
     else:
         assert client.once("job", slot="a").run(lambda: None)
     assert client.inspect("job") is None
@@ -269,9 +272,12 @@ def test_a_key_that_vanished_stays_so_when_the_next_attempt_cannot_begin(store: 
         assert vanished.lease is not None
         store.lose(vanished.lease)
         raise KeyboardInterrupt
-    Script(
-        client, "write", lambda record, *_: writes.append(record) or fails(BackendRejected("no rights"))
-    )
+
+    def refuse(record: object, *_: object) -> None:
+        writes.append(record)
+        raise BackendRejected("no rights")
+
+    Script(client, "write", refuse)
     with pytest.raises(BackendRejected), keys.attempt("k"):
         """Never entered."""
     assert len(writes) == 1, "what is known of it is not taken back"
@@ -283,14 +289,16 @@ def test_a_key_that_vanished_stays_so_when_the_next_attempt_cannot_begin(store: 
 # Who looks for leaders
 
 
-@pytest.mark.parametrize(
-    ("error", "is_told"), [(ClientClosed("closed"), False), (BackendRejected("no rights"), True)]
-)
+@pytest.mark.parametrize(("error", "is_told"), [(ClientClosed("closed"), False), (BackendRejected("no rights"), True)])
 def test_who_looks_for_leaders_ends_quietly_with_its_client_and_not_with_trouble(
     error: Exception, is_told: bool, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[Any] = []
-    leaders = [Leader("boss", Holder("a", 1, "first", None), 7), None, Leader("boss", Holder("b", 2, "second", None), 9)]
+    leaders = [
+        Leader("boss", Holder("a", 1, "first", None), 7),
+        None,
+        Leader("boss", Holder("b", 2, "second", None), 9),
+    ]
 
     async def changes() -> AsyncIterator[Leader | None]:
         for leader in leaders:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,37 @@ def test_the_configuration_of_the_application_counts_more_than_what_is_given_in_
     assert locks.client is client_of(app)
     with locks.client.lock("x").hold(), leasehold.connect("memory://celery-code", namespace="shop") as other:
         assert [state.name for state in other.locks()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "timeout", "slow_wait"),
+    [
+        ({}, {}, None, 1.0),
+        ({}, {"timeout": 0, "slow_wait": 3}, 0.0, 3.0),
+        ({}, {"slow_wait": None}, None, math.inf),
+        ({"leasehold_timeout": 4}, {"timeout": None, "slow_wait": None}, 4.0, math.inf),
+        ({"leasehold_timeout": None, "leasehold_slow_wait": None}, {"timeout": 7, "slow_wait": 8}, None, math.inf),
+    ],
+)
+def test_an_option_that_is_none_or_zero_was_given_all_the_same(
+    app: Celery, config: dict[str, Any], options: Any, timeout: float | None, slow_wait: float
+) -> None:
+    app.conf.update(config)
+    client = Locks(app, "memory://", **options).client
+    assert client._twin._timeout == timeout
+    assert client._twin._slow_wait.after == slow_wait
+
+
+def test_every_client_is_closed_when_a_worker_stops(app: Celery) -> None:
+    twin = Celery("twin", broker="memory://", set_as_current=False)
+    for each in (app, twin):
+        Locks(each, "memory://celery-two")
+    leases = [client_of(each).lock(name).acquire() for each, name in ((app, "x"), (twin, "y"))]
+    signals.worker_shutdown.send(sender=None)
+    assert [lease.lost.is_set() for lease in leases] == [True, True]
+    with leasehold.connect("memory://celery-two") as other:
+        assert other.locks() == []
+    twin.close()
 
 
 def test_each_application_has_a_client_of_its_own(app: Celery) -> None:
@@ -131,9 +163,9 @@ def test_a_message_that_finds_its_own_lock_is_sent_again_whatever_is_said_of_dup
     own = AcquireTimeout("busy", name="order:7", holder=Holder("h", 1, reason="task one"))
     task: Any = Task()
     with pytest.raises(Retry) as again:
-        _end_duplicate(task, own, on_duplicate, 5.0, "task one")
-    assert task.sent == [{"countdown": 5.0, "retries": 2}]
-    assert (again.value.when, again.value.exc) == (5.0, own)
+        _end_duplicate(task, own, on_duplicate, 7.5, "task one")
+    assert task.sent == [{"countdown": 7.5, "retries": 2}]
+    assert (again.value.when, again.value.exc) == (7.5, own)
 
 
 def test_another_task_is_no_message_that_comes_again() -> None:
@@ -193,9 +225,15 @@ def test_a_beat_leads_under_a_name_and_for_a_ttl_that_may_be_chosen(app: Celery,
     assert scheduler._lease is not None
     assert (scheduler._lease.name, scheduler._lease.ttl) == ("celery-beat", 15)
     scheduler.close()
-    chosen = beat(app, tmp_path, leasehold_beat={"ttl": 5})
-    assert (chosen._name, chosen._lock.ttl) == ("celery-beat", 5)
-    chosen.close()
+    for options, name, ttl in (
+        ({"ttl": 5}, "celery-beat", 5),
+        ({"name": "beat-of-shop"}, "beat-of-shop", 15),
+        ({"name": "beat-of-shop", "ttl": 7}, "beat-of-shop", 7),
+    ):
+        chosen = beat(app, tmp_path, leasehold_beat=options)
+        assert (chosen._lock.name, chosen._lock.ttl) == (name, ttl)
+        assert chosen._job_name(chosen.schedule["nightly"]) == f"{name}:nightly"
+        chosen.close()
 
 
 def test_schedules_of_seconds_leave_no_record_and_begin_anew_with_a_leader(

@@ -367,7 +367,8 @@ def test_how_long_a_key_may_be(steps: Steps, size: int, is_allowed: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("key", "is_allowed"), [("\xe9" * 127 + "k", True), ("\xe9" * 128, False), ("\u20ac" * 85, True), ("\u20ac" * 86, False)]
+    ("key", "is_allowed"),
+    [("\xe9" * 127 + "k", True), ("\xe9" * 128, False), ("\u20ac" * 85, True), ("\u20ac" * 86, False)],
 )
 def test_a_key_is_measured_in_bytes(steps: Steps, key: str, is_allowed: bool) -> None:
     keys = steps.client.idempotency("pay")

@@ -57,8 +57,8 @@ class Locks:
 
     def __init__(self, app: Celery, url: str | None = None, **options: Unpack[ClientOptions]) -> None:
         self._app = app
-        defaults = {PREFIX + name: value for name, value in {"url": url, **options}.items() if value is not None}
-        app.add_defaults(defaults)
+        given = options if url is None else {"url": url, **options}  # an option that is None says so: no limit, no log
+        app.add_defaults({PREFIX + name: value for name, value in given.items()})
 
     @property
     def client(self) -> Client:
