@@ -286,6 +286,37 @@ def test_a_key_that_vanished_stays_so_when_the_next_attempt_cannot_begin(store: 
     assert state.state == "in progress"
 
 
+# Caches of methods
+
+
+def test_a_method_that_is_kept_is_that_of_its_object_also_when_its_class_is_asked_on_a_loop() -> None:
+    store = ManualStore()
+
+    async def story() -> None:
+        async with store.connect_async() as client:
+            built: list[str] = []
+
+            class Shop:
+                def __init__(self, number: int) -> None:
+                    self.number = number
+
+                @client.cache("prices").cached("{self.number}:{sku}")
+                async def price(self, sku: str, *, net: bool = True) -> str:
+                    built.append(f"{self.number} {sku} {net}")
+                    return built[-1]
+
+            one, two = Shop(1), Shop(2)
+            assert [await one.price("a", net=False), await two.price("a")] == ["1 a False", "2 a True"]
+            assert [await Shop.price(one, "a"), await Shop.price(two, "a")] == ["1 a False", "2 a True"]
+            assert [one.price.key("b"), Shop.price.key(two, "b")] == ["1:b", "2:b"]
+            assert await two.price.refresh("a", net=False) == "2 a False"
+            await one.price.forget("a")
+            assert [await one.price("a"), await two.price("a")] == ["1 a True", "2 a False"]
+            assert built == ["1 a False", "2 a True", "2 a False", "1 a True"]
+
+    asyncio.run(story())
+
+
 # Who looks for leaders
 
 
