@@ -429,8 +429,12 @@ def test_refresh_raises_the_error_of_its_build_and_leaves_the_value(client: Clie
 
 def test_a_store_whose_fences_went_back_is_an_error_and_not_a_loop(store: ManualStore, client: Client) -> None:
     store.memory.write(Record(KEY, b"{}\n", 2**50, 3600.0))
-    with pytest.raises(FenceAhead, match="leasehold fence raise cache:6:prices:x"):
+    with pytest.raises(FenceAhead, match=rf"leasehold fence raise cache:6:prices:x {2**50} ") as ahead:
         make(client).get("x", lambda: 1)
+    assert ahead.value.highest == 2**50
+    assert ahead.value.fence is not None
+    assert ahead.value.fence < 2**50
+    assert f"stored under fence {2**50}, and its lock gives out {ahead.value.fence}" in str(ahead.value)
     client.raise_fence("cache:6:prices:x", 2**50, reason="a test")
     assert make(client).get("x", lambda: 1) == 1
 

@@ -167,15 +167,17 @@ def test_a_run_has_one_name_in_every_time_zone(hours: int, interval: bool) -> No
 def test_the_arguments_of_a_job_reach_its_function_in_every_one_of_its_times() -> None:
     store = ManualStore()
     with store.connect() as client:
-        executor = OnceExecutor(client, prefix="nightly:", keep="10d", on_failure="close")
+        executor = OnceExecutor(client, 3, prefix="nightly:", keep="10d", on_failure="close")
+        assert executor._pool._max_workers == 3
         seen: list[Any] = []
         times = [datetime(2030, 3, 4, hour, tzinfo=UTC) for hour in (1, 2)]
         job: Any = SimpleNamespace(
             id="report", trigger=object(), misfire_grace_time=None, args=("a",), kwargs={"b": 2},
-            func=lambda *args, **kwargs: seen.append((args, kwargs)), _jobstore_alias="default",
+            func=lambda *args, **kwargs: seen.append((args, kwargs)), _jobstore_alias="second",
         )  # fmt: skip
         executor._logger = logging.getLogger("test")
         events = executor._run(job, times)
+        assert [(event.job_id, event.jobstore) for event in events] == [("report", "second")] * 2
         assert seen == [(("a",), {"b": 2})] * 2
         assert [event.scheduled_run_time for event in events] == times
         assert [event.code for event in events] == [EVENT_JOB_EXECUTED] * 2

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import httpx
 import pytest
-from fastapi import APIRouter, Depends, FastAPI, Header
+from fastapi import APIRouter, Depends, FastAPI, Header, Path
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
@@ -167,6 +167,70 @@ def test_a_path_may_be_mounted_under_another_with_parameters_of_its_own() -> Non
                 return str(answer.json())
 
     assert asyncio.run(main()) == "cart:acme:6f0d5c3c-0b6a-4c3e-9d0f-6c6a7b8e9f10"
+
+
+def test_a_path_may_be_mounted_twice_and_each_part_has_its_parameters() -> None:
+    locks = Locks("memory://")
+    inner = FastAPI()
+    held = locks.held("cart:{region}:{tenant}:{cart_id}")
+
+    @inner.post("/carts/{cart_id}")
+    async def pay(cart_id: int, lease: AsyncLease = held) -> str:
+        return lease.name
+
+    app = FastAPI()
+    app.router.routes.append(Mount("/in/{region}", routes=[Mount("/of/{tenant}", inner)]))
+
+    async def main() -> str:
+        async with locks.lifespan(app):
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as http:
+                return str((await http.post("/in/north/of/acme/carts/007")).json())
+
+    assert asyncio.run(main()) == "cart:north:acme:7"
+
+
+def test_a_parameter_may_have_another_name_in_the_function_than_in_the_path() -> None:
+    locks = Locks("memory://")
+    app = FastAPI(lifespan=locks.lifespan)
+    held = locks.held("cart:{cartId}:{line}")
+
+    @app.post("/carts/{cartId}/{line}")
+    async def pay(cart: Annotated[int, Path(alias="cartId")], line: int, lease: AsyncLease = held) -> list[Any]:
+        return [cart, line, lease.name]
+
+    async def main() -> Any:
+        async with locks.lifespan(app):
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as http:
+                return (await http.post("/carts/007/03")).json()
+
+    assert asyncio.run(main()) == [7, 3, "cart:7:3"]
+
+
+def test_a_lock_that_a_dependency_names_is_free_before_the_caller_has_its_answer() -> None:
+    async def scene(shop: Shop) -> None:
+        free: list[bool] = []
+
+        def cart() -> str:
+            return "cart:9"
+
+        held = shop.locks.held(cart)
+
+        @shop.app.post("/ninth")
+        async def ninth(lease: AsyncLease = held) -> str:
+            free.append(await shop.client.inspect("cart:9") is None)
+            return lease.name
+
+        @shop.app.middleware("http")
+        async def look(request: Request, call_next: Any) -> Any:
+            answer = await call_next(request)
+            free.append(await shop.client.inspect("cart:9") is None)
+            return answer
+
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(shop.app), base_url="http://shop") as http:
+            assert (await http.post("/ninth")).json() == "cart:9"
+        assert free == [False, True]
+
+    play(scene)
 
 
 @pytest.mark.parametrize("template", ["cart:{cart", "cart:{cart.id}", "cart:{}"])

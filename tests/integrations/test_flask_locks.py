@@ -183,6 +183,26 @@ def test_the_configuration_counts_more_than_what_is_given_in_code(
         assert app.extensions["leasehold"] is mine.client
 
 
+def test_the_store_of_the_configuration_counts_more_than_the_one_in_code() -> None:
+    mine, urls = Locks(None, "memory://flask-code"), list[object]()
+    for config in ({}, {"LEASEHOLD_URL": "memory://flask-configuration"}):
+        app = Flask("shop")
+        app.config.update(config)
+        mine.init_app(app)
+        with app.app_context():
+            urls.append(mine.client.store)
+    assert urls == ["memory://flask-code", "memory://flask-configuration"]
+
+
+def test_none_is_a_timeout_and_not_the_usual_one() -> None:
+    app, timeouts = Flask("shop"), list[float | None]()
+    for options in ({"timeout": None}, {"timeout": 0}, {}):
+        mine = Locks(app, ManualStore(), **options)
+        with app.app_context():
+            timeouts.append(mine.client._twin._timeout)
+    assert timeouts == [None, 0.0, 5.0], "and an application that is set up again has its new client"
+
+
 def test_a_lock_of_a_request_has_the_options_that_were_given(app: Flask) -> None:
     seen: list[Any] = []
 

@@ -62,6 +62,19 @@ def test_every_transaction_of_the_session_is_guarded(
     assert left(engine) == 8
 
 
+def test_a_session_is_guarded_for_the_resource_that_was_named(
+    engine: Engine, leases: tuple[leasehold.Lease, leasehold.Lease]
+) -> None:
+    late, current = leases
+    for lease, resource in ((current, "shelf"), (late, "cellar"), (current, "cellar")):
+        with Session(engine) as session, fenced(session, lease, resource=resource), session.begin():
+            session.execute(SELL)
+    for resource in ("shelf", "cellar"):
+        with Session(engine) as session, fenced(session, late, resource=resource), pytest.raises(StaleFence):
+            session.execute(SELL)
+    assert left(engine) == 7
+
+
 def test_savepoint_is_a_part_of_its_transaction_and_after_the_block_nothing_is_guarded(
     engine: Engine, leases: tuple[leasehold.Lease, leasehold.Lease]
 ) -> None:

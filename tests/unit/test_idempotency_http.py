@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,9 +66,29 @@ def test_a_response_is_restored_byte_by_byte_with_the_chosen_headers_only() -> N
     assert again.headers == ((b"Location", b"/1"), (b"content-length", b"256"), (b"idempotent-replayed", b"true"))
 
 
-def test_a_response_without_content_has_no_length() -> None:
-    again = restored(stored(Answer(204, (), b""), frozenset()))
-    assert again.headers == ((b"idempotent-replayed", b"true"),)
+@pytest.mark.parametrize(("status", "has_length"), [(200, True), (204, False), (303, True), (304, False)])
+def test_a_response_without_content_has_no_length(status: int, has_length: bool) -> None:
+    again = restored(stored(Answer(status, (), b""), frozenset()))
+    length = ((b"content-length", b"0"),) if has_length else ()
+    assert again == Answer(status, (*length, (b"idempotent-replayed", b"true")), b"")
+
+
+def test_a_refusal_has_its_own_title_and_headers_after_the_usual_ones() -> None:
+    answer = problem(409, "Too large.", title="Not kept", retry_after=61.5, headers=[(b"x-a", b"1"), (b"x-b", b"2")])
+    assert json.loads(answer.body) == {"title": "Not kept", "status": 409, "detail": "Too large."}
+    assert answer.headers == (
+        (b"content-type", b"application/problem+json"),
+        (b"content-length", str(len(answer.body)).encode()),
+        (b"retry-after", b"62"),
+        (b"x-a", b"1"),
+        (b"x-b", b"2"),
+    )
+
+
+def test_the_key_of_a_request_counts_more_than_one_among_its_other_headers() -> None:
+    others = {"Idempotency-Key": "of another request", "Accept": "text/plain"}
+    assert RetryKey("k").headers(others) == {"Idempotency-Key": "k", "Accept": "text/plain"}
+    assert others["Idempotency-Key"] == "of another request"
 
 
 def test_what_the_store_knows_a_request_by_names_neither_principal_nor_key() -> None:
@@ -81,7 +102,7 @@ def test_what_the_store_knows_a_request_by_names_neither_principal_nor_key() -> 
 
 def test_answers_of_the_moment_are_not_kept() -> None:
     assert all(map(is_kept, (200, 201, 204, 303, 400, 402, 404, 410)))
-    assert not any(map(is_kept, (401, 403, 405, 408, 409, 413, 415, 422, 425, 428, 429, 500, 502, 503)))
+    assert not any(map(is_kept, (401, 403, 405, 408, 409, 412, 413, 415, 422, 423, 425, 428, 429, 500, 502, 503)))
 
 
 def test_retry_after_is_a_whole_number_of_seconds() -> None:

@@ -84,6 +84,11 @@ def test_a_fingerprint_is_the_same_for_the_same_payload_only() -> None:
     assert len(set(hashes)) == len(payloads) - 1  # the text and the bytes "{}" are one payload
 
 
+def test_a_key_and_a_payload_that_read_the_same_when_joined_have_fingerprints_of_their_own() -> None:
+    pairs: list[tuple[str, Any]] = [("k", "ey"), ("ke", "y"), ("key", ""), ("", "key"), ("k", b"EY")]
+    assert len({fingerprint_of(key, payload) for key, payload in pairs}) == len(pairs)
+
+
 def test_a_fingerprint_tells_nothing_about_the_payload() -> None:
     card = {"card": "4242424242424242"}
     found = fingerprint_of("k", card)

@@ -197,6 +197,34 @@ def test_a_run_whose_lease_was_lost_is_not_recorded(steps: Steps) -> None:
     assert [event.recorded for event in seen] == [False]
 
 
+def test_a_store_that_stays_away_is_waited_for_as_long_as_a_connection_and_not_as_a_lock(steps: Steps) -> None:
+    job, _ = ended(steps, timeout=1_000, on_conflict="standby")
+    Script(steps.client, "read", lambda *_: fails(AWAY))
+    with pytest.raises(BackendUnavailable), job.attempt():
+        """Never entered."""
+    assert steps.pauses
+    assert sum(steps.pauses) < steps.opened.connect_timeout
+
+
+def test_the_end_of_a_run_is_written_again_for_as_long_as_its_lease_is_sure(steps: Steps) -> None:
+    job, _ = ended(steps, ttl=100)
+    Script(steps.client, "write", lambda *_: fails(AWAY))
+    with pytest.raises(BackendUnavailable), job.attempt() as run_:
+        left = run_.lease.remaining()
+    assert steps.opened.connect_timeout < 50 < left - 5 < sum(steps.pauses) < left
+
+
+@pytest.mark.parametrize(("ttl", "longest"), [(2, 10.0), (100, 100.0)])
+def test_a_result_is_written_again_for_as_long_as_its_lease_and_at_least_as_a_connection(
+    steps: Steps, ttl: float, longest: float
+) -> None:
+    assert steps.opened.connect_timeout == 10.0
+    with pytest.raises(BackendUnavailable), steps.client.idempotency("pay", ttl=ttl).attempt("k") as attempt:
+        Script(steps.client, "write", lambda *_: fails(AWAY))
+        attempt.complete(1)
+    assert 0.8 * longest < sum(steps.pauses) < longest
+
+
 @pytest.mark.parametrize("error", [None, ZeroDivisionError()], ids=["well", "failed"])
 def test_a_run_that_could_not_be_recorded_says_that_it_may_run_again(
     steps: Steps, error: ZeroDivisionError | None
@@ -336,6 +364,28 @@ def test_how_long_a_key_may_be(steps: Steps, size: int, is_allowed: bool) -> Non
     else:
         with pytest.raises(ConfigurationError):
             keys.inspect("k" * size)
+
+
+@pytest.mark.parametrize(
+    ("key", "is_allowed"),
+    [("\xe9" * 127 + "k", True), ("\xe9" * 128, False), ("\u20ac" * 85, True), ("\u20ac" * 86, False)],
+)
+def test_a_key_is_measured_in_bytes(steps: Steps, key: str, is_allowed: bool) -> None:
+    keys = steps.client.idempotency("pay")
+    if is_allowed:
+        assert keys.inspect(key) is None
+    else:
+        with pytest.raises(ConfigurationError, match=f"{len(key.encode())} bytes"):
+            keys.inspect(key)
+
+
+@pytest.mark.parametrize(("scope", "is_allowed"), [("\xe9" * 64, True), ("\xe9" * 64 + "s", False), ("s" * 129, False)])
+def test_a_scope_is_measured_in_bytes(steps: Steps, scope: str, is_allowed: bool) -> None:
+    if is_allowed:
+        assert steps.client.idempotency(scope).scope == scope
+    else:
+        with pytest.raises(ConfigurationError, match="has 129 bytes"):
+            steps.client.idempotency(scope)
 
 
 def test_a_cache_that_cannot_be_written_gives_its_lock_back(steps: Steps) -> None:

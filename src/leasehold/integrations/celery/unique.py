@@ -57,7 +57,7 @@ class Locks:
 
     def __init__(self, app: Celery, url: str | None = None, **options: Unpack[ClientOptions]) -> None:
         self._app = app
-        given = options if url is None else {"url": url, **options}
+        given = options if url is None else {"url": url, **options}  # an option that is None says so: no limit, no log
         app.add_defaults({PREFIX + name: value for name, value in given.items()})
 
     @property
