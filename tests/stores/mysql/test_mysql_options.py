@@ -175,6 +175,22 @@ def test_tls_checks_the_server_unless_it_is_told_not_to(monkeypatch: pytest.Monk
     assert (lax.verify_mode, lax.check_hostname) == (ssl.CERT_NONE, False)
 
 
+def test_a_client_certificate_is_shown_with_its_key_and_the_password_of_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    dialed, loaded = Dialed(monkeypatch), list[object]()
+
+    class Context:
+        def load_cert_chain(self, *files: str | None) -> None:
+            loaded.append(files)
+
+    def create(*, cafile: str | None) -> Context:
+        loaded.append(cafile)
+        return Context()
+
+    monkeypatch.setattr(mysql.ssl, "create_default_context", create)
+    dialed.dial("mysql://db/locks?tls_ca=/our/ca&tls_cert=/our/cert&tls_key=/our/key&tls_key_password=secret")
+    assert loaded == ["/our/ca", ("/our/cert", "/our/key", "secret")]
+
+
 def test_files_of_tls_that_cannot_be_read_are_a_mistake_of_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
     Dialed(monkeypatch)
     runtime = ThreadRuntime()
