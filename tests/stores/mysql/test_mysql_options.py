@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pymysql
@@ -13,9 +15,9 @@ from leasehold import ConfigurationError
 from leasehold._backends.mysql import connection as mysql
 from leasehold._backends.mysql import ddl
 from leasehold._backends.mysql.options import MysqlOptions, parse
-from leasehold._runtimes.threads import ThreadRuntime
+from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold._urls import find_store
-from leasehold.errors import BackendRejected, BackendUnavailable
+from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.kit.options import TLSFiles
 from leasehold.kit.waits import waits_for
 from leasehold.store_url import StoreURL
@@ -157,6 +159,19 @@ def test_the_driver_is_told_what_the_url_says(monkeypatch: pytest.MonkeyPatch) -
     dialed.dial("mysql:///locks")
     assert "user" not in dialed.words, "the driver finds one itself"
     assert "unix_socket" not in dialed.words
+
+
+def test_a_connection_waits_for_answers_as_long_as_the_url_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    driver = SimpleNamespace(_sock=ours, thread_id=lambda: 41, _force_close=ours.close)
+    monkeypatch.setattr(mysql, "_Driver", lambda **_: driver)
+    runtime = ThreadRuntime()
+    made = mysql.dial(parsed("mysql://db/locks?connect_timeout=70&answer_timeout=0.05"), waits_for(runtime), runtime)
+    with theirs:
+        assert (made.number, made._timeout) == (41, 0.05)
+        with pytest.raises(OutcomeUnknown, match="mysql://db/locks"):
+            run(made.query(b"SELECT 1"))
+        made.close()
 
 
 def test_tls_checks_the_server_unless_it_is_told_not_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

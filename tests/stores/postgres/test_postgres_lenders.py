@@ -374,6 +374,23 @@ def test_a_listener_has_a_connection_of_its_own_and_the_pool_keeps_all_of_its() 
     assert run(pool.dedicated()) is None
 
 
+def test_a_listener_that_connects_learns_that_its_client_is_closed() -> None:
+    lends = Lends()
+    pool, runtime = borrowing(lends)
+    given: list[Any] = []
+
+    async def another(*words: object) -> Any:
+        given.extend(words)
+
+    lends.another = another  # type: ignore[method-assign]
+    assert run(pool.dedicated()) is None
+    like, timed, timeout, is_over = given
+    assert (like, timed, timeout) == (lends.session, runtime, pool._options.answer_timeout)
+    assert is_over() is False
+    run(pool.close())
+    assert is_over() is True
+
+
 def test_a_listener_that_cannot_be_greeted_leaves_no_connection() -> None:
     lends = Lends()
     pool, _ = borrowing(lends)

@@ -11,7 +11,7 @@ import pytest
 
 from leasehold._backends.postgres import doctor
 from leasehold._backends.postgres.options import PostgresOptions
-from leasehold._backends.postgres.statements import Statements
+from leasehold._backends.postgres.statements import Answer, Statements
 from leasehold._runtimes.threads import run
 from leasehold.errors import ModeConflict
 from leasehold.kit.holder import holder_to_json
@@ -205,6 +205,48 @@ def test_a_grant_by_a_turn_keeps_the_fences_behind_it(bench: Looking) -> None:
     place = bench.place()
     grant = bench.ask("turn", place, reply("granted", fence=7, abandoned="f", spare=64))
     assert grant == Grant(place.claim, 7, 60.0, None, False, 64)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (reply("granted", fence=7, abandoned="t", spare=3), (7, True, 3)),
+        (reply("placed", moment=140.0, ahead=2, ends=12.5, facts=holder_to_json(BEN).encode()), (BEN, 2, 12.5)),
+        (reply("refused", ahead=4, ends=9.5, facts=holder_to_json(ANA).encode()), (ANA, 4, 9.5)),
+    ],
+)
+def test_of_an_answer_to_several_waiters_each_takes_its_own_row(
+    bench: Looking, told: tuple[bytes | None, ...], expected: object
+) -> None:
+    """Which begins behind a number, and may be any; the others are of other claims."""
+    others = reply("granted", fence=99, abandoned="f", spare=9), reply("placed", ahead=8, ends=50.0)
+    rows: list[Any] = [(b"1", *others[0]), (b"3", *told), (b"2", *others[1])]
+    place = bench.place(ahead=5)
+
+    async def query(*_: object) -> Answer:
+        found: Any = SimpleNamespace(ntuples=3, get_value=lambda row, column: rows[row][column])
+        return Answer(found, 4.0, 1, 1)
+
+    bench.backend._turns.query = query
+    answer = run(bench.backend.turn(place))
+    if isinstance(answer, Grant):
+        assert (answer.fence, answer.abandoned, answer.spare) == expected
+    elif isinstance(answer, Refusal):
+        assert (answer.holder, answer.queue, answer.retry_after) == expected
+    else:
+        assert (answer.holder, answer.ahead, answer.retry_after) == expected
+        assert (place.waiter.sent, place.waiter.moment) == (4.0, 140.0)
+
+
+def test_a_claim_that_an_answer_says_nothing_of_has_no_place_any_more(bench: Looking) -> None:
+    place = bench.place(ahead=5)
+
+    async def query(*_: object) -> Answer:
+        rows: Any = SimpleNamespace(ntuples=0, get_value=None)
+        return Answer(rows, 4.0, None)
+
+    bench.backend._turns.query = query
+    assert run(bench.backend.turn(place)) == Refusal("ns:x", None, None, 0)
 
 
 def test_a_client_stops_listening_before_its_connections_are_closed(bench: Looking) -> None:
