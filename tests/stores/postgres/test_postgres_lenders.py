@@ -19,7 +19,7 @@ from leasehold._backends.postgres.lender import OneLoop, label_of, lender_for, r
 from leasehold._backends.postgres.options import PostgresOptions
 from leasehold._backends.postgres.psycopg_lender import PsycopgEngine, PsycopgPool
 from leasehold._backends.postgres.statements import Statements
-from leasehold._runtimes.threads import run
+from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, ConfigurationError
 from tests.unit.planned_waits import PlannedWaits
 
@@ -310,6 +310,17 @@ def test_a_connection_is_borrowed_for_one_request_and_greeted_once_in_its_life()
     assert len(pool._debts) == 1
 
 
+def test_what_the_greeting_found_holds_for_every_later_loan_of_the_session() -> None:
+    """Also where each loan has an object of its own, which knows nothing yet."""
+    lends = Lends()
+    pool, _ = borrowing(lends)
+    lends.facts.is_direct = True
+    first = lends.facts
+    pool.give(run(pool.take()))
+    lends.facts = SessionFacts()
+    assert run(pool.take()).facts is first
+
+
 def test_another_session_of_the_pool_is_greeted_as_well() -> None:
     lends = Lends()
     pool, _ = borrowing(lends)
@@ -461,3 +472,13 @@ def test_a_pool_of_the_other_kind_is_refused(theirs: bool, words: str) -> None:
 def test_options_beside_a_pool_are_read() -> None:
     store: Any = adopt(Pool(), {"schema": "locks"})
     assert store._options == PostgresOptions("postgresql://h/db", schema="locks")
+
+
+def test_a_store_over_a_pool_keeps_to_every_option_and_cleans_its_own_schema() -> None:
+    store: Any = adopt(Pool(), {"schema": "mine", "answer_timeout": "2", "fence_floor": "41"})
+    backend = store.open_backend(ThreadRuntime())
+    pool = backend._executor.source
+    assert (backend._sql.schema, backend._floor, backend._turns._timeout) == ("mine", 41, 2.0)
+    assert (backend.label, backend._executor.label, pool._options.answer_timeout) == (LABEL, LABEL, 2.0)
+    assert b'"mine"' in pool.maintenance._statement.text
+    assert backend._listener._connect == pool.dedicated
