@@ -6,8 +6,9 @@ import asyncio
 import math
 import os
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
+import asyncpg
 import psycopg
 import pytest
 
@@ -482,3 +483,87 @@ def test_a_store_over_a_pool_keeps_to_every_option_and_cleans_its_own_schema() -
     assert (backend.label, backend._executor.label, pool._options.answer_timeout) == (LABEL, LABEL, 2.0)
     assert b'"mine"' in pool.maintenance._statement.text
     assert backend._listener._connect == pool.dedicated
+
+
+# --- asyncpg
+
+
+class AsyncpgLoan:
+    def __init__(self, did: list[str]) -> None:
+        self.did = did
+        self._con = object()
+
+    def terminate(self) -> None:
+        self.did.append("terminate")
+
+    def detach(self) -> None:
+        self.did.append("detach")
+
+    @property
+    def driver_connection(self) -> object:
+        return self._con
+
+
+class PoolOfAsyncpg:
+    """What is asked of a pool; it fails with `error`."""
+
+    _connect_args = ("postgresql://ann:secret@h1:7,h2/one?sslmode=require",)
+    _connect_kwargs: ClassVar[dict[str, Any]] = {"database": "two", "password": "secret", "timeout": 9}
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.did: list[str] = []
+        self.error = error
+        self.loan = AsyncpgLoan(self.did)
+
+    async def acquire(self, *, timeout: float) -> AsyncpgLoan:  # noqa: ASYNC109 - asyncpg's own name
+        self.did.append(f"acquire in {timeout}")
+        if self.error is not None:
+            raise self.error
+        return self.loan
+
+    async def release(self, loan: AsyncpgLoan) -> None:
+        assert loan is self.loan
+        self.did.append("release")
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_pool_of_asyncpg_gets_its_connection_back_and_a_broken_one_is_not_lent_again(broken: bool) -> None:
+    pool = PoolOfAsyncpg()
+    lends = AsyncpgPool(pool)
+    assert run(lends.borrow(2.5)) == (pool.loan, pool.loan._con), "the session, and not the proxy of one loan"
+    pool.error = asyncpg.InterfaceError("it cannot be reset")  # the pool replaces it
+    run(lends.give_back(pool.loan, broken=broken))
+    assert pool.did == ["acquire in 2.5", *["terminate"] * broken, "release"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (TimeoutError(), TimeoutError, r"none was free within 2\.5 s"),
+        (asyncpg.InterfaceError("pool is not initialized"), ConfigurationError, "made and not opened"),
+        (asyncpg.InterfaceError("pool is closing"), asyncpg.InterfaceError, "pool is closing"),
+    ],
+)
+def test_a_pool_of_asyncpg_that_lends_nothing_says_why(error: Exception, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        run(AsyncpgPool(PoolOfAsyncpg(error)).borrow(2.5))
+
+
+def test_what_a_pool_of_asyncpg_was_told_beside_its_dsn_counts_and_no_secret_is_shown() -> None:
+    assert AsyncpgPool(PoolOfAsyncpg()).label == "postgresql://ann@h1:7,h2/two"
+
+
+def test_a_connection_that_an_engine_of_asyncpg_made_for_a_listener_is_not_in_its_pool_any_more() -> None:
+    did: list[str] = []
+    loan = AsyncpgLoan(did)
+
+    async def raw_connection() -> AsyncpgLoan:
+        return loan
+
+    url = SimpleNamespace(username=None, host="h", port=None, database="db")
+    engine = SimpleNamespace(url=url, sync_engine=None, raw_connection=raw_connection)
+    make: Any = AsyncpgEngine(engine)._maker()
+    assert run(make()) is loan._con
+    assert did == ["detach"]
