@@ -300,3 +300,27 @@ def test_a_document_stays_until_a_clock_that_is_set_back_by_a_day_still_gives_hi
     clock.instant += idle_for
     run(backend._clean())
     assert bool(store.stored) is is_kept
+
+
+def test_without_a_clock_a_grant_is_held_since_it_was_granted_whatever_is_written_later(
+    store: DictDocuments, clock: HandClock
+) -> None:
+    backend = ClocklessBackend(store, ThreadRuntime(clock), "clockless", pause=0)
+    grant = granted(run(backend.try_acquire(claim(1))))
+    clock.instant += 3
+    run(backend.renew([grant]))
+    clock.instant += 4
+    for number in (2, 3):  # which leaves the row of the holder as it is
+        run(backend.join(claim(number)))
+    state = run(backend.inspect("ns:name"))
+    assert state is not None
+    assert [(holding.held_for, holding.expires_in) for holding in state.holdings] == [(7.0, 6.0)]
+    assert state.waiting == (Holder("host", 2), Holder("host", 3))
+
+
+def test_an_empty_record_is_a_record(store: DictDocuments, clock: HandClock) -> None:
+    backend = open_backend(store, clock)
+    assert run(backend.write(Record("ns:record", b"", 5, 10.0)))
+    clock.instant += 4
+    reading = run(backend.read("ns:record"))
+    assert (reading.record, reading.fence) == (Record("ns:record", b"", 5, 6.0), 5)

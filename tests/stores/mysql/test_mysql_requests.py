@@ -306,7 +306,9 @@ def backend_of(bench: Bench) -> BaseBackend:
 
 
 @pytest.mark.parametrize(("failing", "known"), [(None, 1200), (1, 500), (2, 1000)])
-@pytest.mark.parametrize("error", [BackendUnavailable("away"), OutcomeUnknown("no answer"), BackendRejected("no right")])
+@pytest.mark.parametrize(
+    "error", [BackendUnavailable("away"), OutcomeUnknown("no answer"), BackendRejected("no right")]
+)
 def test_many_renewals_are_sent_in_parts_and_the_answers_of_those_before_a_failure_are_kept(
     monkeypatch: pytest.MonkeyPatch, failing: int | None, known: int, error: Exception
 ) -> None:

@@ -36,7 +36,7 @@ def line(key: str = KEY, last: int = 20, **changes: Any) -> tuple[bytes | None, 
     }  # fmt: skip
     written = [None if value is None else str(value).encode() for value in {**columns, **changes}.values()]
     name: list[bytes | None] = [b"%d" % NOW, key.encode(), b"4", b"%d" % last, b"2", b"0", *[None] * 6, b"0"]
-    return tuple([*name, *written])
+    return (*name, *written)
 
 
 def nothing(key: str = KEY) -> tuple[bytes | None, ...]:

@@ -30,10 +30,10 @@ class Driver:
         self.in_transaction = False
         self.ends: list[Any] = []
 
-    async def fetch(self, *given: object, timeout: float) -> Any:  # noqa: ASYNC109 - asyncpg's own name
+    async def fetch(self, *given: object, timeout: float) -> Any:
         return await self.execute(*given, timeout=timeout)
 
-    async def execute(self, *given: object, timeout: float) -> Any:  # noqa: ASYNC109
+    async def execute(self, *given: object, timeout: float) -> Any:
         self.asked.append((given, timeout))
         if isinstance(self.answer, BaseException):
             raise self.answer

@@ -515,7 +515,7 @@ class PoolOfAsyncpg:
         self.error = error
         self.loan = AsyncpgLoan(self.did)
 
-    async def acquire(self, *, timeout: float) -> AsyncpgLoan:  # noqa: ASYNC109 - asyncpg's own name
+    async def acquire(self, *, timeout: float) -> AsyncpgLoan:
         self.did.append(f"acquire in {timeout}")
         if self.error is not None:
             raise self.error

@@ -39,7 +39,13 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 
 def claim_of(
-    number: int, *, timeout: float = 30.0, floor: int = 0, granted: bool = False, broken: str | None = None, **facts: Any
+    number: int,
+    *,
+    timeout: float = 30.0,
+    floor: int = 0,
+    granted: bool = False,
+    broken: str | None = None,
+    **facts: Any,
 ) -> Any:
     """The node of one claim, whose facts are all its own: made at second 1000 + number, written 500 later."""
     data = NodeData(Holder(f"host-{number}", number), timeout, floor, granted=granted, broken=broken).encode()
@@ -107,7 +113,9 @@ def test_each_lock_of_a_list_has_the_claims_of_its_own(store: Store) -> None:
 @pytest.mark.parametrize("now", [False, True])
 def test_of_several_holders_the_one_with_the_fence_is_broken_and_keeps_its_facts(store: Store, now: bool) -> None:
     note = f"{PARENT}/b-b-0000000003"
-    written: list[tuple[str, object]] = [("Create2", (note, stat())), ("Delete", True)] if now else [("SetData", stat())]
+    written: list[tuple[str, object]] = (
+        [("Create2", (note, stat())), ("Delete", True)] if now else [("SetData", stat())]
+    )
     script = store.play(
         ("Sync", PARENT),
         ("GetChildren", ["p2-a-0000000001", "p2-b-0000000002"]),
@@ -128,9 +136,7 @@ def test_a_note_lies_in_a_session_as_long_as_that_of_the_holder_it_is_for(store:
     for timeout, ttl in ((45.0, 30.0), (0.0, READ_TTL)):
         other = store.connected(ttl)
         note = f"{PARENT}/b-a-0000000003"
-        store.play(
-            ("Sync", PARENT), ("GetChildren", ["x-a-0000000001"]), ("GetData", claim_of(1, timeout=timeout))
-        )
+        store.play(("Sync", PARENT), ("GetChildren", ["x-a-0000000001"]), ("GetData", claim_of(1, timeout=timeout)))
         store.wire.answer = Script(("Create2", (note, stat())), ("Delete", True))
         assert run(store.backend.break_("ns:x", 51, "stuck", now=True)) is True
         assert other.validity.ttl == ttl
@@ -170,7 +176,9 @@ def test_each_server_and_each_version_has_a_finding_of_its_own() -> None:
 
 def test_everything_that_may_not_be_read_is_named() -> None:
     refused = {"the rights of the root": "NoAuthError", "the members of the ensemble": "APIError"}
-    found = [finding.found for finding in findings(Facts(options(), refused=refused)) if "may not read" in finding.found]
+    found = [
+        finding.found for finding in findings(Facts(options(), refused=refused)) if "may not read" in finding.found
+    ]
     assert found == [
         "this account may not read the rights of the root (NoAuthError)",
         "this account may not read the members of the ensemble (APIError)",
