@@ -201,7 +201,7 @@ def test_a_client_certificate_is_shown_with_its_key_and_the_password_of_that(mon
         loaded.append(cafile)
         return Context()
 
-    monkeypatch.setattr(mysql.ssl, "create_default_context", create)
+    monkeypatch.setattr(ssl, "create_default_context", create)
     dialed.dial("mysql://db/locks?tls_ca=/our/ca&tls_cert=/our/cert&tls_key=/our/key&tls_key_password=secret")
     assert loaded == ["/our/ca", ("/our/cert", "/our/key", "secret")]
 

@@ -159,7 +159,7 @@ def test_a_grant_that_was_not_renewed_is_looked_at_by_itself(bench: Bench) -> No
     """Each at its place: one that is there, one that was broken, one that was broken under another fence, one gone."""
     owners = ("there", "broken", "older", "gone")
     grants = [Grant(bench.claim(key=f"ns:{owner}", owner=owner), 9, 60.0, spare=2) for owner in owners]
-    broken = {"state": 5, "broken": '"stuck \\u00e9"'}
+    broken: dict[str, Any] = {"state": 5, "broken": '"stuck \\u00e9"'}
     bench.answers = [
         [Result([]), Result([(b"there",)]), Result([])],
         [Result([line("ns:broken", owner="broken", **broken), line("ns:broken", number=4, owner="other")])],

@@ -169,6 +169,43 @@ def test_an_engine_gets_its_connection_back_and_a_broken_one_is_not_lent_again(b
     assert engine.loan.did == did
 
 
+@pytest.mark.parametrize(("broken", "did"), [(False, ["close"]), (True, ["invalidate", "close"])])
+def test_an_async_engine_gets_its_connection_back_and_a_broken_one_is_not_lent_again(
+    broken: bool, did: list[str]
+) -> None:
+    done: list[str] = []
+
+    class Loan:
+        async def invalidate(self) -> None:
+            done.append("invalidate")
+
+        async def close(self) -> None:
+            done.append("close")
+
+    url = SimpleNamespace(username="me", host="h", port=7, database="db")
+    lends = AsyncpgEngine(SimpleNamespace(url=url, sync_engine=None))
+    assert (lends.blocking, lends.label) == (False, "postgresql://me@h:7/db")
+    run(lends.give_back(Loan(), broken=broken))
+    assert done == did
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_only_an_async_engine_that_keeps_connections_belongs_to_one_loop(keeps: bool) -> None:
+    pool = type("AsyncAdaptedQueuePool" if keeps else "NullPool", (), {})()
+    url = SimpleNamespace(username=None, host="h", port=None, database="db")
+    lends = AsyncpgEngine(SimpleNamespace(url=url, sync_engine=None, pool=pool))
+
+    async def check() -> None:
+        lends.check()
+
+    asyncio.run(check())
+    if keeps:
+        with pytest.raises(ConfigurationError, match="belong to the event loop"):
+            asyncio.run(check())
+    else:
+        asyncio.run(check())
+
+
 def test_the_error_of_the_driver_is_found_below_that_of_the_engine() -> None:
     from sqlalchemy.exc import DBAPIError
 
@@ -391,8 +428,8 @@ def test_a_listener_that_connects_learns_that_its_client_is_closed() -> None:
     pool, runtime = borrowing(lends)
     given: list[Any] = []
 
-    async def another(*words: object) -> Any:
-        given.extend(words)
+    async def another(like: object, *more: object) -> Any:
+        given.extend((like, *more))
 
     lends.another = another  # type: ignore[method-assign]
     assert run(pool.dedicated()) is None

@@ -126,6 +126,40 @@ def test_the_doctor_is_told_which_schema_and_whether_there_is_a_way_around_a_poo
     assert asked == [(bench, "mine", bench.runtime, listen is not None)]
 
 
+@pytest.mark.parametrize("failing", [b"BEGIN", b"facts", b"ROLLBACK"])
+def test_a_doctor_that_is_interrupted_leaves_no_connection_in_a_transaction(bench: Looking, failing: bytes) -> None:
+    done: list[str] = []
+
+    class Interrupted(BaseException):
+        """As a signal handler raises."""
+
+    class Connection:
+        is_direct = True
+
+        async def run_script(self, script: bytes) -> Any:
+            return self.answer(script)
+
+        async def execute(self, *_: object) -> Any:
+            return self.answer(b"facts")
+
+        def answer(self, what: bytes) -> Any:
+            if what.startswith(failing):
+                raise Interrupted
+            return SimpleNamespace(status=2, ntuples=1)
+
+    async def take() -> Connection:
+        return Connection()
+
+    bench.source = SimpleNamespace(
+        take=take,
+        give=lambda _: done.append("given"),
+        discard=lambda _, *, dead: done.append(f"discarded, dead={dead}"),
+    )
+    with pytest.raises(Interrupted):
+        run(bench.backend.examine())
+    assert done == ["discarded, dead=False"]
+
+
 # --- records
 
 

@@ -506,7 +506,7 @@ def test_the_files_of_tls_are_loaded_with_the_password_of_the_key(monkeypatch: p
         loaded.append(cafile)
         return Context()
 
-    monkeypatch.setattr(connection.ssl, "create_default_context", create)
+    monkeypatch.setattr(ssl, "create_default_context", create)
     connection._context("/our/ca", ("/our/cert", "/our/key", "secret"), True, True)
     assert loaded == ["/our/ca", ("/our/cert", "/our/key", "secret")]
     loaded.clear()
