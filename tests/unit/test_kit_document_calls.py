@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -10,7 +10,7 @@ from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import BackendUnavailable
 from leasehold.kit import ClocklessBackend, DocumentBackend, documents
 from leasehold.spi import Place
-from leasehold.values import Capability, Holder, Record, Refusal
+from leasehold.values import Capability, Holder, Pause, Record, Refusal
 from tests.unit.kit_support import DictDocuments, HandClock, NotifyingDocuments
 from tests.unit.test_kit_documents import DAY, claim, granted, open_backend
 from tests.waiting import eventually
@@ -53,6 +53,83 @@ def test_a_waiter_looks_often_only_where_nobody_wakes_it(store: DictDocuments, c
         assert again.signal is place.signal
         assert place.holder == Holder("host", 1)
         run(backend.close())
+
+
+def test_a_waiter_is_told_who_is_in_the_way_how_many_and_until_when(store: DictDocuments, clock: HandClock) -> None:
+    backend = open_backend(store, clock)
+    granted(run(backend.join(claim(1, ttl=30.0))))
+    clock.instant += 4
+    ahead = []
+    for number in (2, 3, 4):
+        place = run(backend.join(claim(number)))
+        assert isinstance(place, Place)
+        assert (place.holder, place.retry_after, place.paused) == (Holder("host", 1), 26.0, None)
+        ahead.append(place.ahead)
+    assert ahead == [0, 1, 2]
+    refusal = run(backend.try_acquire(claim(5)))
+    assert refusal == Refusal("ns:name", Holder("host", 1), 26.0, 3)
+
+
+def test_a_pause_lasts_for_as_long_as_it_was_asked_for_and_a_later_one_takes_its_place(
+    store: DictDocuments, clock: HandClock
+) -> None:
+    backend = open_backend(store, clock)
+    run(backend.pause("ns:name", Holder("h", 1, "bea", "too early"), 900.0))
+    run(backend.pause("ns:name", Holder("h", 1, "ana", "moving"), 40.0))
+    clock.instant += 15
+    pause = Pause("moving", "ana", 25.0, 15.0)
+    state = run(backend.inspect("ns:name"))
+    assert state is not None
+    assert (state.paused, state.holdings) == (pause, ())
+    place = run(backend.join(claim(1)))
+    assert isinstance(place, Place)
+    assert (place.paused, place.retry_after, place.holder) == (pause, 25.0, None)
+    refused = run(backend.try_acquire(claim(2)))
+    assert isinstance(refused, Refusal)
+    assert (refused.paused, refused.retry_after, refused.queue) == (pause, 25.0, 1)
+    clock.instant += 25
+    granted(run(backend.try_acquire(claim(3))))
+    run(backend.pause("ns:other", Holder("h", 1, "ana", "moving"), 40.0))
+    assert run(backend.resume("ns:other")) is True
+    assert run(backend.resume("ns:other")) is False
+
+
+def test_all_who_wait_are_woken_when_their_client_is_closed(store: DictDocuments, clock: HandClock) -> None:
+    backend = open_backend(store, clock)
+    places = []
+    for key in ("ns:a", "ns:b", "ns:c"):
+        granted(run(backend.join(claim(1, key=key))))
+        places.append(run(backend.join(claim(2, key=key))))
+    assert not any(place.signal.is_set() for place in places if isinstance(place, Place))
+    run(backend.close())
+    assert [isinstance(place, Place) and place.signal.is_set() for place in places] == [True] * 3
+
+
+def test_every_round_trip_of_a_call_ends_when_its_caller_has_no_use_for_it(clock: HandClock) -> None:
+    class Timing(NotifyingDocuments):
+        untils: ClassVar[list[float]] = []
+
+        async def load(self, key: str, until: float, /) -> tuple[bytes | None, Any]:
+            self.untils.append(until)
+            return await super().load(key, until)
+
+        async def swap(self, key: str, value: bytes | None, seen: Any, until: float, /) -> bool:
+            self.untils.append(until)
+            return await super().swap(key, value, seen, until)
+
+    documents_of = Timing(clock.now)
+    backend = open_backend(documents_of, clock)
+    until = clock.instant + 7.0
+    grant = granted(run(backend.join(claim(1), until)))
+    place = run(backend.join(claim(2), until))
+    assert isinstance(place, Place)
+    run(backend.turn(place, until))
+    run(backend.renew([grant], until))
+    run(backend.withdraw(claim(2), until))
+    run(backend.release(grant, until))
+    assert len(documents_of.untils) >= 10
+    assert set(documents_of.untils) == {until}
+    run(backend.close())
 
 
 def test_a_store_promises_what_its_documents_can(store: DictDocuments, clock: HandClock) -> None:
@@ -212,3 +289,38 @@ def test_of_two_watches_that_begin_at_once_one_is_ended(clock: HandClock) -> Non
     assert len(store.watches["lock:ns:name"]) == 1
     run(backend.close())
     assert store.watches["lock:ns:name"] == []
+
+
+@pytest.mark.parametrize(("idle_for", "is_kept"), [(DAY / 2, True), (DAY - 1, True), (DAY + 1, False)])
+def test_a_document_stays_until_a_clock_that_is_set_back_by_a_day_still_gives_higher_fences(
+    store: DictDocuments, clock: HandClock, idle_for: float, is_kept: bool
+) -> None:
+    backend = open_backend(store, clock)
+    run(backend.release(granted(run(backend.try_acquire(claim())))))
+    clock.instant += idle_for
+    run(backend._clean())
+    assert bool(store.stored) is is_kept
+
+
+def test_without_a_clock_a_grant_is_held_since_it_was_granted_whatever_is_written_later(
+    store: DictDocuments, clock: HandClock
+) -> None:
+    backend = ClocklessBackend(store, ThreadRuntime(clock), "clockless", pause=0)
+    grant = granted(run(backend.try_acquire(claim(1))))
+    clock.instant += 3
+    run(backend.renew([grant]))
+    clock.instant += 4
+    for number in (2, 3):  # which leaves the row of the holder as it is
+        run(backend.join(claim(number)))
+    state = run(backend.inspect("ns:name"))
+    assert state is not None
+    assert [(holding.held_for, holding.expires_in) for holding in state.holdings] == [(7.0, 6.0)]
+    assert state.waiting == (Holder("host", 2), Holder("host", 3))
+
+
+def test_an_empty_record_is_a_record(store: DictDocuments, clock: HandClock) -> None:
+    backend = open_backend(store, clock)
+    assert run(backend.write(Record("ns:record", b"", 5, 10.0)))
+    clock.instant += 4
+    reading = run(backend.read("ns:record"))
+    assert (reading.record, reading.fence) == (Record("ns:record", b"", 5, 6.0), 5)

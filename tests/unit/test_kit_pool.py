@@ -487,13 +487,15 @@ def test_what_is_renewed_is_held_for_another_ttl_and_what_is_dropped_is_not() ->
     session = Session()
     session.hold(claim("a", 10))
     session.hold(claim("b", 10))
+    session.hold(claim("c", 10))
     session.runtime.clock.advance(5)
-    answers = [Grant(claim("a", 10), 1, 10.0), Loss(LossReason.TAKEN)]
+    answers = [Grant(claim("a", 10), 1, 10.0), Loss(LossReason.TAKEN), Grant(claim("c", 10), 2, 10.0)]
     assert session.renewed(answers) is answers
     session.runtime.clock.advance(5)
     assert session._needed()
-    assert list(session._held) == ["a"]
+    assert list(session._held) == ["a", "c"]
     session.drop(claim("a"))
+    session.drop(claim("c"))
     assert not session._needed()
 
 

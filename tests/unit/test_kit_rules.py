@@ -368,3 +368,53 @@ def test_when_a_waiter_dies_those_behind_it_are_looked_at() -> None:
     advance(rows, 1.0)
     assert rows.changed
     assert [row.claim for row in rules.admissible(rows)] == [reader]
+
+
+# --- one verb at a time
+
+
+def name_at(now: float, *rows: rules.Row) -> LocalRows:
+    """The rows of a name, whose next fence is 70."""
+    name = LocalRows("ns:name", "a store", now, lambda spare=0: 70)
+    for row in rows:
+        name.put(row)
+    return name
+
+
+def of(number: int, state: rules.State, **facts: Any) -> rules.Row:
+    claim = Claim("ns:name", f"owner-{number}", 10.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", number))
+    return rules.Row(claim, state, 100.0, **{"expires": 160.0, "number": number, **facts})
+
+
+def test_the_news_of_a_holder_that_vanished_is_told_to_the_next_one_alone() -> None:
+    name = name_at(100.0)
+    name.abandoned_until = 500.0
+    first, second = of(1, rules.State.HOLDING).claim, of(2, rules.State.HOLDING).claim
+    granted = rules.try_acquire(name, first)
+    assert isinstance(granted, Grant)
+    assert granted.abandoned is True
+    assert rules.release(name, granted) is True
+    granted = rules.try_acquire(name, second)
+    assert isinstance(granted, Grant)
+    assert granted.abandoned is False
+
+
+@pytest.mark.parametrize(("expires", "expected"), [(160.0, 160.0), (101.0, 110.0)])
+def test_the_note_of_a_break_lasts_for_its_own_time_and_for_that_of_a_doubt(expires: float, expected: float) -> None:
+    row = of(1, rules.State.BROKEN, expires=expires, broken="stuck")
+    name = name_at(100.0, row)
+    rules.withdraw(name, row.claim, doubt=True)
+    assert [(each.state, each.expires, each.broken) for each in name] == [(rules.State.BROKEN, expected, "stuck")]
+    rules.withdraw(name, row.claim, doubt=False)
+    assert not len(name)
+
+
+def test_a_grant_that_was_passed_on_has_so_many_fences_less_behind_it() -> None:
+    row = of(1, rules.State.HOLDING, fence=40, spare=5)
+    name = name_at(100.0, row)
+    renewed = rules.renew(name, Grant(row.claim, 43, 10.0))
+    assert renewed == Grant(row.claim, 43, 10.0, None, False, 2)
+    assert [rules.has_fence(row, fence) for fence in (42, 43, 45, 46)] == [False, True, True, False]
+    assert rules.renew(name, Grant(row.claim, 46, 10.0)) == rules.TAKEN
+    assert rules.release(name, Grant(row.claim, 42, 10.0)) is False
+    assert rules.release(name, Grant(row.claim, 45, 10.0)) is True

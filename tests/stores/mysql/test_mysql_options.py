@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pymysql
@@ -13,9 +15,9 @@ from leasehold import ConfigurationError
 from leasehold._backends.mysql import connection as mysql
 from leasehold._backends.mysql import ddl
 from leasehold._backends.mysql.options import MysqlOptions, parse
-from leasehold._runtimes.threads import ThreadRuntime
+from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold._urls import find_store
-from leasehold.errors import BackendRejected, BackendUnavailable
+from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.kit.options import TLSFiles
 from leasehold.kit.waits import waits_for
 from leasehold.store_url import StoreURL
@@ -159,6 +161,19 @@ def test_the_driver_is_told_what_the_url_says(monkeypatch: pytest.MonkeyPatch) -
     assert "unix_socket" not in dialed.words
 
 
+def test_a_connection_waits_for_answers_as_long_as_the_url_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    driver = SimpleNamespace(_sock=ours, thread_id=lambda: 41, _force_close=ours.close)
+    monkeypatch.setattr(mysql, "_Driver", lambda **_: driver)
+    runtime = ThreadRuntime()
+    made = mysql.dial(parsed("mysql://db/locks?connect_timeout=70&answer_timeout=0.05"), waits_for(runtime), runtime)
+    with theirs:
+        assert (made.number, made._timeout) == (41, 0.05)
+        with pytest.raises(OutcomeUnknown, match="mysql://db/locks"):
+            run(made.query(b"SELECT 1"))
+        made.close()
+
+
 def test_tls_checks_the_server_unless_it_is_told_not_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     dialed = Dialed(monkeypatch)
     authority = Certificates(tmp_path).authority
@@ -173,6 +188,22 @@ def test_tls_checks_the_server_unless_it_is_told_not_to(monkeypatch: pytest.Monk
     assert len(strict.get_ca_certs()) == 1, "the authorities of the system are not trusted beside ours"
     lax = context("tls_verify=no")
     assert (lax.verify_mode, lax.check_hostname) == (ssl.CERT_NONE, False)
+
+
+def test_a_client_certificate_is_shown_with_its_key_and_the_password_of_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    dialed, loaded = Dialed(monkeypatch), list[object]()
+
+    class Context:
+        def load_cert_chain(self, *files: str | None) -> None:
+            loaded.append(files)
+
+    def create(*, cafile: str | None) -> Context:
+        loaded.append(cafile)
+        return Context()
+
+    monkeypatch.setattr(ssl, "create_default_context", create)
+    dialed.dial("mysql://db/locks?tls_ca=/our/ca&tls_cert=/our/cert&tls_key=/our/key&tls_key_password=secret")
+    assert loaded == ["/our/ca", ("/our/cert", "/our/key", "secret")]
 
 
 def test_files_of_tls_that_cannot_be_read_are_a_mistake_of_the_url(monkeypatch: pytest.MonkeyPatch) -> None:

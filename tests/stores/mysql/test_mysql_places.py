@@ -7,25 +7,31 @@ from typing import Any, cast
 
 import pytest
 
+from leasehold._backends.mysql import queue
+from leasehold._backends.mysql import statements as sql
 from leasehold._backends.mysql.backend import RECHECK_WITHOUT_LISTENER, RowsBackend
 from leasehold._backends.mysql.options import parse
 from leasehold._backends.mysql.packets import Result
+from leasehold._backends.mysql.rows import NameRows
 from leasehold._record import replace
 from leasehold._runtimes.threads import run
+from leasehold.kit import rules
+from leasehold.kit.holder import holder_to_json
 from leasehold.kit.rows import Row, State
-from leasehold.kit.rules import Queued
+from leasehold.kit.rules import Queued, place_lifetime
 from leasehold.spi import Place
 from leasehold.store_url import StoreURL
-from leasehold.values import Claim, Grant, Holder, Mode, Reading, Record, Refusal
+from leasehold.values import Claim, Grant, Holder, Mode, Pause, Reading, Record, Refusal
 from tests.unit.planned_waits import PlannedWaits
 
 HOLDER = Holder("db-3", 7)
+NAMES = (b"7:ab", b"8:cd", b"7:ab")
 
 
 class Bench:
     """A backend whose queries are answered from a script, and whose rules answer what the test says."""
 
-    def __init__(self) -> None:
+    def __init__(self, query: str = "") -> None:
         self.runtime = cast("Any", PlannedWaits())
         self.runtime.spawn = lambda *_: None
         self.sent: list[tuple[bytes, float, bool]] = []
@@ -33,9 +39,10 @@ class Bench:
         self.label = "mysql://h/db"
         executor: Any = self
         self.backend = cast(
-            "Any", RowsBackend(parse(StoreURL.parse(self.label)), executor, self.runtime, listen=self.nowhere)
+            "Any", RowsBackend(parse(StoreURL.parse(self.label + query)), executor, self.runtime, listen=self.nowhere)
         )
         self.by_rules: list[Any] = []
+        self.visits: list[tuple[str, float, Any]] = []
         self.backend._visit = self.visit
         self.name: bytes | None = None
         self.backend._listener.ensure = lambda: self.name
@@ -53,6 +60,7 @@ class Bench:
         return await self.execute(text)
 
     async def visit(self, key: str, until: float, verb: Any, *, first: bool = False) -> Any:
+        self.visits.append((key, until, verb))
         return self.by_rules.pop(0)
 
     def listen(self, name: bytes) -> None:
@@ -150,6 +158,86 @@ def test_the_first_in_a_crowd_is_asked_for_in_one_query_and_without_an_answer_by
     assert bench.sent[0][1] == 4.0
 
 
+def place_row(claim: Claim, **changes: bytes | None) -> Result:
+    """What is read of a waiter: third in line, behind a holder that has 30 seconds left."""
+    columns: dict[str, bytes | None] = {
+        "now": b"9000000", "number": b"5", "state": b"3", "fence": b"0", "since": b"8000000", "expires": b"12000000",
+        "abandoned": b"0", "broken": b"0", "ahead": b"2", "kept": b"0", "ends": b"39000000",
+        "holder": holder_to_json(HOLDER).encode(), "spare": b"0",
+    }  # fmt: skip
+    return Result([tuple({**columns, **changes}.values())])
+
+
+def test_a_place_in_a_crowd_is_taken_under_the_name_of_our_listener_and_says_what_was_read(bench: Bench) -> None:
+    claim = bench.claim(ttl=70.0)
+    bench.backend._crowded.add("ns:x")
+    bench.listen(b"7:ab")
+    bench.answers = [[Result([]), place_row(claim)]]
+    place = run(bench.backend.join(claim, 4.0))
+    assert bench.sent == [(queue.join_queue(claim, b"7:ab"), 4.0, False)]
+    assert (place.ahead, place.holder, place.retry_after) == (2, HOLDER, 30.0)
+    assert (place.waiter.number, place.waiter.listener, place.signal.is_set()) == (5, b"7:ab", False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"state": b"1", "fence": b"42", "abandoned": b"1", "spare": b"0"}, (42, 3.0, True)),
+        ({"state": b"1", "fence": b"43", "ahead": b"0"}, (43, 3.0, False)),
+    ],
+)
+def test_a_look_of_a_waiter_keeps_its_place_alive_and_finds_what_was_handed_over(
+    bench: Bench, changes: dict[str, bytes], expected: tuple[int, float, bool]
+) -> None:
+    claim = bench.claim(ttl=70.0)
+    bench.backend._crowded.add("ns:x")
+    bench.listen(b"7:ab")
+    bench.answers = [[Result([]), place_row(claim)], [Result([], 1), place_row(claim, **changes)]]
+    place = run(bench.backend.join(claim))
+    grant = run(bench.backend.turn(place, 6.0))
+    assert (grant.claim, grant.fence, grant.ttl, grant.abandoned) == (claim, *expected)
+    kept = sql.keep_place(b"ns:x", 5, claim.owner.encode(), place_lifetime(claim), b"7:ab")
+    assert bench.sent[1] == (kept + b";" + queue.read_place(claim, 5), 6.0, False)
+    assert list(bench.backend._listener._waiters) == [], "it is woken no more"
+
+
+def test_a_waiter_whose_place_is_gone_goes_by_the_rules(bench: Bench) -> None:
+    claim = bench.claim()
+    bench.backend._crowded.add("ns:x")
+    bench.listen(b"7:ab")
+    bench.answers = [[Result([]), place_row(claim)], [Result([], 0), Result([])]]
+    place = run(bench.backend.join(claim))
+    bench.by_rules = [Refusal("ns:x")]
+    assert run(bench.backend.turn(place, 6.0)) == Refusal("ns:x")
+    assert [(key, until) for key, until, _ in bench.visits] == [("ns:x", 6.0)]
+
+
+def test_a_place_in_a_paused_name_says_by_whom_and_for_how_long(bench: Bench) -> None:
+    claim = bench.claim(mode=Mode.SHARED)
+    pause = Pause("a migration", "the night shift", 40.0, 20.0)
+    bench.by_rules = [bench.queued(claim, ahead=1, ends=40.0)._replace(holder=None, paused=pause)]
+    place = run(bench.backend.join(claim))
+    assert (place.paused, place.retry_after, place.holder, place.ahead) == (pause, 40.0, None, 1)
+
+
+def test_the_fence_floor_of_the_url_is_that_of_every_way_to_a_grant() -> None:
+    bench = Bench("?fence_floor=41")
+    claim = bench.claim()
+    bench.answers = [[Result([], 1, 42)], [Result([(None,)])]]
+    run(bench.backend.join(claim))
+    assert bench.sent[0][0] == sql.grant_plain(claim, 42, sql.NO_SESSION)
+    grant = Grant(claim, 50, 60.0)
+    bench.backend._crowded.add("ns:x")
+    bench.by_rules = [True]
+    run(bench.backend.release(grant, 4.0))
+    assert bench.sent[1][0] == queue.hand_over(grant, 42)
+    bench.answers = [[Result([(b"1000000", *[None] * 28)])]]
+    rows = run(bench.backend._read("ns:x", 4.0))
+    assert rows._fence.mint() == 1_000_000, "the clock of the server is ahead of it"
+    bench.answers = [[Result([(b"1", *[None] * 28)])]]
+    assert run(bench.backend._read("ns:x", 4.0))._fence.mint() == 42
+
+
 # --- releases
 
 
@@ -183,6 +271,34 @@ def test_a_hand_over_wakes_the_client_of_the_next_holder(bench: Bench) -> None:
         bench.answers = [[Result([(listener,)])]]
         assert run(bench.backend.release(Grant(bench.claim(), 9, 60.0))) is True
     assert rung == [b"7:ab"]
+
+
+def test_every_listener_is_woken_once_however_many_waiters_it_has(bench: Bench) -> None:
+    rung: list[Any] = []
+    bench.backend._listener.wake = rung.append
+    rows = [Row(bench.claim(), State.WAITING, 1.0, 4.0, number=n, listener=name) for n, name in enumerate(NAMES)]
+    bench.backend._notify(rows)
+    assert rung == [{b"7:ab", b"8:cd"}]
+
+
+# --- pauses
+
+
+def test_a_pause_lasts_for_as_long_as_it_was_asked_for_and_names_who_asked(bench: Bench) -> None:
+    by = Holder("db-3", 7, "the night shift", "a migration")
+    bench.by_rules = [None, True]
+    run(bench.backend.pause("ns:x", by, 7.5))
+    run(bench.backend.resume("ns:x"))
+    (key, until, pause), (_, _, resume) = bench.visits
+    assert (key, until) == ("ns:x", math.inf)
+    rows = NameRows("ns:x", "mysql://h/db", [(b"9000000", *[None] * 28)])
+    pause(rows)
+    state = rules.inspect(rows)
+    assert state is not None
+    assert state.paused == Pause("a migration", "the night shift", 7.5, 0.0)
+    assert resume(rows) is True
+    assert rules.inspect(rows) is None
+    assert resume(rows) is False
 
 
 # --- records

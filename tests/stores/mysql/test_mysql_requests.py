@@ -306,10 +306,13 @@ def backend_of(bench: Bench) -> BaseBackend:
 
 
 @pytest.mark.parametrize(("failing", "known"), [(None, 1200), (1, 500), (2, 1000)])
+@pytest.mark.parametrize(
+    "error", [BackendUnavailable("away"), OutcomeUnknown("no answer"), BackendRejected("no right")]
+)
 def test_many_renewals_are_sent_in_parts_and_the_answers_of_those_before_a_failure_are_kept(
-    monkeypatch: pytest.MonkeyPatch, failing: int | None, known: int
+    monkeypatch: pytest.MonkeyPatch, failing: int | None, known: int, error: Exception
 ) -> None:
-    backend, parts, error = backend_of(Bench(FINE)), [], BackendUnavailable("away")
+    backend, parts = backend_of(Bench(FINE)), list[int]()
 
     async def renew(grants: Any, _: float) -> Any:
         parts.append(len(grants))
@@ -359,6 +362,19 @@ def test_a_name_that_others_change_all_the_time_is_given_up_after_a_while(monkey
         run(backend._visit("k", bench.runtime.now() + 0.2, lambda _: None, first=True))
     assert bench.runtime.slept == [], "a release gives way to nobody"
     assert bench.runtime.now() - began < base.PATIENCE + 0.5, "and ends when its caller has no use for it"
+
+
+def test_a_change_that_failed_ends_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend: Any = backend_of(Bench(FINE))
+
+    async def failing(*_: object, **__: object) -> None:
+        raise OutcomeUnknown("no answer", backend=LABEL)
+
+    monkeypatch.setattr(backend, "_read", failing)
+    for _ in range(3):
+        with pytest.raises(OutcomeUnknown):
+            run(backend._visit("k", math.inf, lambda _: None))
+    assert backend._turns._queues == {}, "no later call waits for one that has failed"
 
 
 def test_the_memory_of_crowded_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

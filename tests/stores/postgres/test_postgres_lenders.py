@@ -6,8 +6,9 @@ import asyncio
 import math
 import os
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
+import asyncpg
 import psycopg
 import pytest
 
@@ -19,7 +20,7 @@ from leasehold._backends.postgres.lender import OneLoop, label_of, lender_for, r
 from leasehold._backends.postgres.options import PostgresOptions
 from leasehold._backends.postgres.psycopg_lender import PsycopgEngine, PsycopgPool
 from leasehold._backends.postgres.statements import Statements
-from leasehold._runtimes.threads import run
+from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, ConfigurationError
 from tests.unit.planned_waits import PlannedWaits
 
@@ -168,6 +169,43 @@ def test_an_engine_gets_its_connection_back_and_a_broken_one_is_not_lent_again(b
     assert engine.loan.did == did
 
 
+@pytest.mark.parametrize(("broken", "did"), [(False, ["close"]), (True, ["invalidate", "close"])])
+def test_an_async_engine_gets_its_connection_back_and_a_broken_one_is_not_lent_again(
+    broken: bool, did: list[str]
+) -> None:
+    done: list[str] = []
+
+    class Loan:
+        async def invalidate(self) -> None:
+            done.append("invalidate")
+
+        async def close(self) -> None:
+            done.append("close")
+
+    url = SimpleNamespace(username="me", host="h", port=7, database="db")
+    lends = AsyncpgEngine(SimpleNamespace(url=url, sync_engine=None))
+    assert (lends.blocking, lends.label) == (False, "postgresql://me@h:7/db")
+    run(lends.give_back(Loan(), broken=broken))
+    assert done == did
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_only_an_async_engine_that_keeps_connections_belongs_to_one_loop(keeps: bool) -> None:
+    pool = type("AsyncAdaptedQueuePool" if keeps else "NullPool", (), {})()
+    url = SimpleNamespace(username=None, host="h", port=None, database="db")
+    lends = AsyncpgEngine(SimpleNamespace(url=url, sync_engine=None, pool=pool))
+
+    async def check() -> None:
+        lends.check()
+
+    asyncio.run(check())
+    if keeps:
+        with pytest.raises(ConfigurationError, match="belong to the event loop"):
+            asyncio.run(check())
+    else:
+        asyncio.run(check())
+
+
 def test_the_error_of_the_driver_is_found_below_that_of_the_engine() -> None:
     from sqlalchemy.exc import DBAPIError
 
@@ -310,6 +348,17 @@ def test_a_connection_is_borrowed_for_one_request_and_greeted_once_in_its_life()
     assert len(pool._debts) == 1
 
 
+def test_what_the_greeting_found_holds_for_every_later_loan_of_the_session() -> None:
+    """Also where each loan has an object of its own, which knows nothing yet."""
+    lends = Lends()
+    pool, _ = borrowing(lends)
+    lends.facts.is_direct = True
+    first = lends.facts
+    pool.give(run(pool.take()))
+    lends.facts = SessionFacts()
+    assert run(pool.take()).facts is first
+
+
 def test_another_session_of_the_pool_is_greeted_as_well() -> None:
     lends = Lends()
     pool, _ = borrowing(lends)
@@ -372,6 +421,23 @@ def test_a_listener_has_a_connection_of_its_own_and_the_pool_keeps_all_of_its() 
     assert lends.did[-1] == "close"
     lends.has_another = False
     assert run(pool.dedicated()) is None
+
+
+def test_a_listener_that_connects_learns_that_its_client_is_closed() -> None:
+    lends = Lends()
+    pool, runtime = borrowing(lends)
+    given: list[Any] = []
+
+    async def another(like: object, *more: object) -> Any:
+        given.extend((like, *more))
+
+    lends.another = another  # type: ignore[method-assign]
+    assert run(pool.dedicated()) is None
+    like, timed, timeout, is_over = given
+    assert (like, timed, timeout) == (lends.session, runtime, pool._options.answer_timeout)
+    assert is_over() is False
+    run(pool.close())
+    assert is_over() is True
 
 
 def test_a_listener_that_cannot_be_greeted_leaves_no_connection() -> None:
@@ -444,3 +510,97 @@ def test_a_pool_of_the_other_kind_is_refused(theirs: bool, words: str) -> None:
 def test_options_beside_a_pool_are_read() -> None:
     store: Any = adopt(Pool(), {"schema": "locks"})
     assert store._options == PostgresOptions("postgresql://h/db", schema="locks")
+
+
+def test_a_store_over_a_pool_keeps_to_every_option_and_cleans_its_own_schema() -> None:
+    store: Any = adopt(Pool(), {"schema": "mine", "answer_timeout": "2", "fence_floor": "41"})
+    backend = store.open_backend(ThreadRuntime())
+    pool = backend._executor.source
+    assert (backend._sql.schema, backend._floor, backend._turns._timeout) == ("mine", 41, 2.0)
+    assert (backend.label, backend._executor.label, pool._options.answer_timeout) == (LABEL, LABEL, 2.0)
+    assert b'"mine"' in pool.maintenance._statement.text
+    assert backend._listener._connect == pool.dedicated
+
+
+# --- asyncpg
+
+
+class AsyncpgLoan:
+    def __init__(self, did: list[str]) -> None:
+        self.did = did
+        self._con = object()
+
+    def terminate(self) -> None:
+        self.did.append("terminate")
+
+    def detach(self) -> None:
+        self.did.append("detach")
+
+    @property
+    def driver_connection(self) -> object:
+        return self._con
+
+
+class PoolOfAsyncpg:
+    """What is asked of a pool; it fails with `error`."""
+
+    _connect_args = ("postgresql://ann:secret@h1:7,h2/one?sslmode=require",)
+    _connect_kwargs: ClassVar[dict[str, Any]] = {"database": "two", "password": "secret", "timeout": 9}
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.did: list[str] = []
+        self.error = error
+        self.loan = AsyncpgLoan(self.did)
+
+    async def acquire(self, *, timeout: float) -> AsyncpgLoan:
+        self.did.append(f"acquire in {timeout}")
+        if self.error is not None:
+            raise self.error
+        return self.loan
+
+    async def release(self, loan: AsyncpgLoan) -> None:
+        assert loan is self.loan
+        self.did.append("release")
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_pool_of_asyncpg_gets_its_connection_back_and_a_broken_one_is_not_lent_again(broken: bool) -> None:
+    pool = PoolOfAsyncpg()
+    lends = AsyncpgPool(pool)
+    assert run(lends.borrow(2.5)) == (pool.loan, pool.loan._con), "the session, and not the proxy of one loan"
+    pool.error = asyncpg.InterfaceError("it cannot be reset")  # the pool replaces it
+    run(lends.give_back(pool.loan, broken=broken))
+    assert pool.did == ["acquire in 2.5", *["terminate"] * broken, "release"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (TimeoutError(), TimeoutError, r"none was free within 2\.5 s"),
+        (asyncpg.InterfaceError("pool is not initialized"), ConfigurationError, "made and not opened"),
+        (asyncpg.InterfaceError("pool is closing"), asyncpg.InterfaceError, "pool is closing"),
+    ],
+)
+def test_a_pool_of_asyncpg_that_lends_nothing_says_why(error: Exception, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        run(AsyncpgPool(PoolOfAsyncpg(error)).borrow(2.5))
+
+
+def test_what_a_pool_of_asyncpg_was_told_beside_its_dsn_counts_and_no_secret_is_shown() -> None:
+    assert AsyncpgPool(PoolOfAsyncpg()).label == "postgresql://ann@h1:7,h2/two"
+
+
+def test_a_connection_that_an_engine_of_asyncpg_made_for_a_listener_is_not_in_its_pool_any_more() -> None:
+    did: list[str] = []
+    loan = AsyncpgLoan(did)
+
+    async def raw_connection() -> AsyncpgLoan:
+        return loan
+
+    url = SimpleNamespace(username=None, host="h", port=None, database="db")
+    engine = SimpleNamespace(url=url, sync_engine=None, raw_connection=raw_connection)
+    make: Any = AsyncpgEngine(engine)._maker()
+    assert run(make()) is loan._con
+    assert did == ["detach"]

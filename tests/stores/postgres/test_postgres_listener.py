@@ -288,7 +288,7 @@ def test_closing_interrupts_the_listener_and_waits_for_its_end(bench: Bench) -> 
 
 
 def test_the_nearer_a_turn_is_the_more_often_it_is_polled(bench: Bench) -> None:
-    for ahead, seconds in (((0, 9), POLL), ((3, 5), 4 * POLL), ((500,), LONGEST_POLL)):
+    for ahead, seconds in (((9, 0), POLL), ((5, 3, 4), 4 * POLL), ((500,), LONGEST_POLL)):
         waiters = [bench.expect(ahead=number) for number in ahead]
         bench.listener._poll_until = bench.runtime.now() + 1.0
         bench.slept.clear()

@@ -14,7 +14,7 @@ import pytest
 import leasehold
 from leasehold._backends.sqlite import backend as module
 from leasehold._runtimes.threads import ThreadRuntime
-from leasehold.errors import BackendError, BackendUnavailable, ClientClosed
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.values import Grant
 from tests.stores.sqlite.sqlite_support import Verbs, claim, granted, placed
 from tests.waiting import eventually
@@ -90,6 +90,31 @@ def test_renewal_of_many_that_is_cut_short_says_for_each_what_happened(
     assert calls == [2]
     assert [isinstance(answer, Grant) for answer in answers] == [True, True, False, False, False]
     assert all(isinstance(answer, BackendUnavailable) for answer in answers[2:])
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown("the disk failed"), BackendRejected("no right")])
+def test_a_part_of_many_renewals_that_fails_in_any_way_costs_those_before_it_nothing(
+    store: Verbs, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(module, "BATCH", 2)
+    grants = [granted(store.try_acquire(claim(f"ns:{number}"))) for number in range(5)]
+    renew, calls = store.backend._ledger.renew, list[int]()
+
+    def fail_second(connection: sqlite3.Connection, some: list[Grant]) -> object:
+        calls.append(len(some))
+        if len(calls) == 2:
+            raise error
+        return renew(connection, some)
+
+    monkeypatch.setattr(store.backend._ledger, "renew", fail_second)
+    answers = store.renew(*grants)
+    assert calls == [2, 2]
+    assert [answer.fence if isinstance(answer, Grant) else answer for answer in answers] == [
+        grants[0].fence, grants[1].fence, error, error, error,
+    ]  # fmt: skip
+    calls[:] = [0]
+    with pytest.raises(type(error)):
+        store.renew(*grants)
 
 
 def test_verbs_of_a_closed_backend_raise_client_closed_with_its_store(path: Path) -> None:

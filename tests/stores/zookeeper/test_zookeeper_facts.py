@@ -166,6 +166,7 @@ def test_an_address_has_its_port_and_brackets_where_they_belong() -> None:
     assert found.address == "[::1]:2181,h2:7,h3:2181"
     assert options("zks://[::1],h2:7").address == "[::1]:2281,h2:7"
     assert found.identity == "[::1]:2181,h2:7,h3:2181/leasehold"
+    assert options("zk://h1:7,h2,h3:9/x").address == "h1:7,h2:2181,h3:9", "each has its own"
 
 
 def test_what_the_url_says_is_used() -> None:

@@ -105,6 +105,17 @@ def test_the_reason_of_a_break_that_a_renewal_has_found_is_told_by_the_release_w
     assert run(store.backend.release(grant)) is False
 
 
+@pytest.mark.parametrize("was_broken", [True, False])
+def test_a_release_of_what_was_gone_before_looks_for_the_reason(store: Store, was_broken: bool) -> None:
+    grant, node = store.held()
+    node.mark_gone()
+    lines: list[tuple[str, object]] = [("GetChildren", [note_of(node)] * was_broken)]
+    script = store.play(*lines, *([("GetData", (data("stuck"), stat()))] if was_broken else []))
+    assert run(store.backend.release(grant)) == (BROKEN if was_broken else False)
+    assert script.requests[0].path == PARENT
+    assert not store.registry.nodes
+
+
 def test_a_release_without_an_answer_is_unknown_and_is_gone_on_with(store: Store) -> None:
     grant, node = store.held()
     store.play(("Delete", NO_ANSWER))

@@ -14,7 +14,7 @@ from leasehold._backends.zookeeper.acquire import PARENT_TRIES
 from leasehold._backends.zookeeper.claim_node import ClaimState
 from leasehold._backends.zookeeper.keys import NodeData, node_prefix
 from leasehold._runtimes.threads import run
-from leasehold.errors import BackendRejected, ClientClosed, ModeConflict, OutcomeUnknown
+from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, ModeConflict, OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.values import MAX_FENCE, Grant, Holder, Refusal
 from tests.stores.zookeeper.zookeeper_scripted import NO_ANSWER, PARENT, Script, Store, data, stat
@@ -209,6 +209,15 @@ def test_a_claim_that_does_not_belong_there_is_withdrawn(store: Store, ahead: st
     assert not store.registry.nodes
 
 
+def test_each_kind_ahead_is_compared_and_not_only_the_last(store: Store) -> None:
+    claim = store.claim()
+    ahead = ["p2-a-0000000001", "x-b-0000000002"]
+    store.play(("Create2", created(8)), ("GetChildren", [*ahead, named(claim, 8)]), ("Delete", True))
+    store.runtime.plan = [store.worker.visit_all]
+    with pytest.raises(ModeConflict, match="2"):
+        run(store.backend.join(claim))
+
+
 def test_a_claim_whose_number_is_one_of_the_last_is_withdrawn(store: Store) -> None:
     claim, number = store.claim(), 2**31 - 100
     store.play(("Create2", created(number)), ("GetChildren", [named(claim, number)]), ("Delete", True))
@@ -359,6 +368,48 @@ def test_one_that_vanished_before_it_could_be_watched_is_no_longer_ahead(store: 
     assert isinstance(run(store.backend.join(claim)), Grant)
 
 
+def test_a_waiter_that_joins_again_keeps_its_place_for_a_whole_ttl_more(store: Store) -> None:
+    claim, place, _ = queued(store, "x-a-0000000001")
+    store.advance(7)
+    store.play()
+    again = run(store.backend.join(claim))
+    assert isinstance(again, Place)
+    assert (again.signal, again.ahead) == (place.signal, 0)
+    assert store.registry.nodes[claim.owner].expires == store.runtime.now() + 20.0
+
+
+def test_a_waiter_learns_who_holds_when_that_has_changed_unseen(store: Store) -> None:
+    claim, place, _ = queued(store, "x-a-0000000001", "x-b-0000000002", "x-c-0000000003")
+    assert (place.holder, place.ahead) == (Holder("first", 9), 2)
+    store.wire.on_state(KazooState.SUSPENDED)
+    store.wire.on_ready(30.0)
+    store.first.fence_floor = 0
+    script = store.play(
+        ("GetChildren", ["x-b-0000000002", "x-c-0000000003", named(claim, 8)]),
+        ("GetData", (data(holder=Holder("third", 3)), stat())),
+        ("GetData", (data(holder=Holder("second", 2)), stat())),
+        ("Exists", stat()),
+    )
+    again = run(store.backend.turn(place))
+    assert isinstance(again, Place)
+    assert (again.holder, again.ahead) == (Holder("second", 2), 1)
+    assert [request.path[-1] for request in script.requests[1:3]] == ["3", "2"]
+
+
+def test_a_holder_that_vanishes_while_it_is_read_is_no_reason_to_list_the_queue_again(store: Store) -> None:
+    claim = store.claim()
+    store.play(
+        ("Create2", created(8)),
+        ("GetChildren", ["x-a-0000000001", "x-b-0000000002", "x-c-0000000003", named(claim, 8)]),
+        ("GetData", (data(), stat())),
+        ("GetData", NoNodeError()),
+        ("Exists", stat()),
+    )
+    place = run(store.backend.join(claim))
+    assert isinstance(place, Place)
+    assert (place.ahead, place.holder) == (1, None)
+
+
 def test_a_try_that_has_to_wait_leaves_the_queue_again_and_names_the_holder(store: Store) -> None:
     claim = store.claim()
     store.play(
@@ -428,6 +479,23 @@ def test_a_doubt_that_cannot_be_resolved_stays_one(store: Store) -> None:
     assert node.state is ClaimState.DOUBT
 
 
+def test_a_claim_of_which_only_reads_were_sent_is_unavailable_and_no_doubt(store: Store) -> None:
+    store.first.fence_floor = None
+    store.play(("GetData", NO_ANSWER), ("Exists", NO_ANSWER))
+    with pytest.raises(BackendUnavailable, match="did not answer in time") as unavailable:
+        run(store.backend.join(store.claim()))
+    assert unavailable.value.backend == store.options.label
+
+
+def test_a_doubt_stays_one_where_there_is_no_connection_to_resolve_it(store: Store) -> None:
+    node = store.node(store.first, state=ClaimState.DOUBT)
+    store.wire.on_state(KazooState.SUSPENDED)
+    with pytest.raises(OutcomeUnknown, match="could be reached") as unknown:
+        run(store.backend.join(node.claim))
+    assert unknown.value.backend == store.options.label
+    assert node.state is ClaimState.DOUBT
+
+
 def test_a_call_ends_when_its_caller_has_no_use_for_it(store: Store) -> None:
     started = store.runtime.now()
     with pytest.raises(OutcomeUnknown):
@@ -436,3 +504,16 @@ def test_a_call_ends_when_its_caller_has_no_use_for_it(store: Store) -> None:
     with pytest.raises(OutcomeUnknown):
         run(store.backend.join(store.claim(), math.inf))
     assert store.runtime.now() == started + 0.25 + 10.0 / 2
+
+
+def test_a_release_and_a_turn_end_when_their_caller_has_no_use_for_them(store: Store) -> None:
+    _, place, _ = queued(store, "x-a-0000000001")
+    store.play(("Sync", NO_ANSWER), ("Delete", NO_ANSWER))
+    started = store.runtime.now()
+    with pytest.raises(OutcomeUnknown):
+        run(store.backend.turn(place, started + 0.25))
+    assert store.runtime.now() == started + 0.25
+    grant, _ = store.held("ns:other")
+    with pytest.raises(OutcomeUnknown):
+        run(store.backend.release(grant, started + 0.75))
+    assert store.runtime.now() == started + 0.75

@@ -10,6 +10,7 @@ import ssl
 import struct
 import threading
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -491,6 +492,71 @@ def test_certificates_and_names_are_checked_as_the_options_say(
     context = connection._context(None, (None, None, None), verify, check)
     assert (context.verify_mode, context.check_hostname) == (mode, checks)
     assert connection._context(None, (None, None, None), verify, check) is context
+
+
+def test_the_files_of_tls_are_loaded_with_the_password_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[object] = []
+
+    class Context:
+        check_hostname = verify_mode = None
+
+        def load_cert_chain(self, *files: str | None) -> None:
+            loaded.append(files)
+
+    def create(*, cafile: str | None) -> Context:
+        loaded.append(cafile)
+        return Context()
+
+    monkeypatch.setattr(ssl, "create_default_context", create)
+    connection._context("/our/ca", ("/our/cert", "/our/key", "secret"), True, True)
+    assert loaded == ["/our/ca", ("/our/cert", "/our/key", "secret")]
+    loaded.clear()
+    connection._context("/other/ca", (None, None, None), True, True)
+    assert loaded == ["/other/ca"]
+
+
+@pytest.mark.parametrize("name", ["zk.example", None])
+def test_the_name_that_a_certificate_is_for_is_the_one_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, listening: socket.socket, name: str | None
+) -> None:
+    wrapped: list[tuple[socket.socket, str]] = []
+
+    def wrap(plain: socket.socket, *, server_hostname: str) -> socket.socket:
+        wrapped.append((plain, server_hostname))
+        return plain
+
+    monkeypatch.setattr(connection, "_context", lambda *_: SimpleNamespace(wrap_socket=wrap))
+    with connection.open_socket(listening.getsockname(), hostname=name, timeout=LIMIT, use_ssl=True) as opened:
+        assert wrapped == [(opened, name or "127.0.0.1")]
+        assert opened.gettimeout() == LIMIT
+
+
+def test_a_session_is_closed_at_the_next_server_where_one_is_down_or_does_not_answer(listening: socket.socket) -> None:
+    received: list[bytes] = []
+
+    def serve(server: socket.socket, answer: bytes) -> threading.Thread:
+        def work() -> None:
+            with suppress(OSError):  # nobody came
+                accepted, _ = server.accept()
+                with accepted:
+                    received.append(accepted.recv(4096))
+                    accepted.sendall(answer)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    with socket.socket() as down, socket.create_server(("127.0.0.1", 0)) as last:
+        down.bind(("127.0.0.1", 0))
+        serving = [serve(listening, b""), serve(last, b"x")]
+        hosts = [down.getsockname(), listening.getsockname(), last.getsockname()]
+        connection.close_session(hosts, (1, b"p"), LIMIT)
+        for server in (listening, last):
+            server.shutdown(socket.SHUT_RDWR)  # ends a wait for a client that does not come
+        for thread in serving:
+            thread.join(LIMIT)
+    assert len(received) == 2
+    assert received[0] == received[1]
 
 
 def test_a_session_is_closed_in_one_message_and_the_answer_is_read_to_its_end(listening: socket.socket) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from leasehold._backends.mysql import statements as sql
 from leasehold._backends.mysql.rows import NameRows, names_of
-from leasehold.errors import BackendUnavailable, ConfigurationError
+from leasehold.errors import BackendError, BackendUnavailable, ConfigurationError
 from leasehold.kit import rules
 from leasehold.kit.rows import State
 from leasehold.kit.turns import Turns
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from leasehold._backends.mysql.options import MysqlOptions
     from leasehold._backends.mysql.pool import Executor
-    from leasehold.errors import BackendError
     from leasehold.findings import Finding
     from leasehold.kit.rows import Row
     from leasehold.spi import Runtime
@@ -69,7 +68,7 @@ class BaseBackend:
         for start in range(0, len(grants), RENEWED_AT_ONCE):
             try:
                 answers += await self._renew(grants[start : start + RENEWED_AT_ONCE], until)
-            except BackendUnavailable as error:
+            except BackendError as error:
                 if not start:
                     raise
                 return [*answers, *[error] * (len(grants) - start)]  # those before it are renewed

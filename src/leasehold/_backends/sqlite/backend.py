@@ -82,7 +82,7 @@ class SqliteBackend:
                 await self._runtime.sleep(0)
             try:
                 answers += await self._perform(until, self._ledger.renew, grants[start : start + BATCH])
-            except BackendUnavailable as error:
+            except BackendError as error:
                 if not start:
                     raise
                 return [*answers, *[error] * (len(grants) - start)]  # those before it are renewed
