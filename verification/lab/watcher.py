@@ -39,7 +39,7 @@ __all__ = [
 
 GRACE = 5.0  # seconds for a server that gives shared memory back before it ends
 KILL_LIMIT = 20.0
-MARK = "LEASEHOLD_TESTS"  # in the environment of all that the process of the tests starts from now on
+MARK = "STARTED_BY_TESTS"  # in the environment of all that the process of the tests starts from now on
 _LOCK = threading.Lock()
 _STARTED: list[subprocess.Popen[bytes]] = []
 

@@ -204,8 +204,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "late-confirmation",
         "a confirmation that comes after the deadline revives the lease",
         _TENURE,
-        "        self.settle(now)\n        self.state = advance(self.state, Event.CONFIRM)\n",
-        "        self.state = advance(self.state, Event.CONFIRM)\n",
+        "        self.settle(now)\n        self.state = TRANSITIONS[self.state, Event.CONFIRM]\n",
+        "        self.state = TRANSITIONS[self.state, Event.CONFIRM]\n",
     ),
     Mutant(
         "B12-check-after-deadline",

@@ -334,10 +334,10 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
         "blind-5-fenced-update-does-not-end-the-lease",
         "after a restore of the store, a row that refuses every holder does not lift the fence of the lock",
         "sql/guards/columns.py",
-        "        return run(_update(wire, _token(lease, table), table, values, where=where, column=column))\n"
+        "        written = run(_update(wire, _token(lease, table), table, values, where=where, column=column))\n"
         "    except StaleFence as refusal:\n"
         "        raise feed_back(lease, refusal) from None",
-        "        return run(_update(wire, _token(lease, table), table, values, where=where, column=column))\n"
+        "        written = run(_update(wire, _token(lease, table), table, values, where=where, column=column))\n"
         "    except StaleFence:\n"
         "        raise",
         ("tests/sql/test_columns.py::test_a_store_that_has_gone_back_gives_a_higher_fence_after_a_row_has_refused_it",),

@@ -383,8 +383,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-script-not-sent",
         "a server that has not cached a script does not get its text",
         _ROUTER,
-        "            payload = call.whole  #",
-        '            payload = call.short if code == "NOSCRIPT" else call.whole  #',
+        "                payload = asking + call.whole  #",
+        '                payload = asking + (call.short if code == "NOSCRIPT" else call.whole)  #',
     ),
     Mutant(
         "redis-remembers-its-place",

@@ -99,8 +99,8 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "redis-hasty-caller-kills-link",
         "a task with little time costs all others the shared connection",
         _ASYNCIO,
-        "        self._pending.append((answer, count, deadline, now + timeout))\n",
-        "        self._pending.append((answer, count, deadline, deadline))\n",
+        "        self._pending.append((answer, count, deadline, now + timeout, now))\n",
+        "        self._pending.append((answer, count, deadline, deadline, now))\n",
         tests=(f"{_UNTIL}::test_caller_with_little_time_does_not_cost_others_their_answers",),
     ),
     Mutant(
