@@ -403,15 +403,15 @@ def test_the_options_of_a_lock_are_passed_on(store: ManualStore) -> None:
             assert state is not None
             assert (lease.ttl, state.holdings[0].holder.reason) == (7, "why")
 
-            @locked("x", timeout=6, on_busy=lambda busy: busy.waited, ttl=8)
+            @locked("x", timeout=0.3, on_busy=str, ttl=8)
             def work(lease: leasehold.Lease = leasehold.CURRENT) -> Any:
                 """What is done."""
                 return lease.ttl
 
-            assert work() == pytest.approx(6, abs=0.5), "and not as long as the settings say"
+            assert "within 0." in str(work()), "and not at once, as the settings say"
             with pytest.raises(AcquireTimeout) as late:
-                hold("x", timeout=7).__enter__()
-            assert late.value.waited == pytest.approx(7, abs=0.5)
+                hold("x", timeout=0.2).__enter__()
+            assert "within 0." in str(late.value)
             with transaction.atomic(), pytest.raises(ConfigurationError):
                 work()
         assert work() == 8
@@ -424,9 +424,9 @@ def test_the_options_of_a_lock_are_passed_on(store: ManualStore) -> None:
         async with ahold("x", ttl=9) as lease:
             assert lease.ttl == 9
             with pytest.raises(AcquireTimeout) as busy:
-                async with ahold("x", timeout=7):
+                async with ahold("x", timeout=0.2):
                     """Never entered."""
-            assert busy.value.waited == pytest.approx(7, abs=0.5), "and not as long as the settings say"
+            assert "within 0." in str(busy.value), "and not at once, as the settings say"
         await aclient().close()
 
     asyncio.run(main())

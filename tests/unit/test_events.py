@@ -239,7 +239,7 @@ def test_a_failed_release_after_good_work_is_a_warning_and_an_event(caplog: pyte
 def test_a_store_that_says_when_it_is_back_is_waited_for_also_by_a_call_without_a_limit() -> None:
     store = ManualStore()
     seen: list[events.Event] = []
-    with store.connect() as client, store.clock.running():
+    with store.connect() as client:
         client.on_event(seen.append)
         begun = store.clock.now()
         for _ in range(40):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -195,10 +196,14 @@ def test_nodes_behind_tls(driver: contract.Driver, tmp_path: Path) -> None:
 @pytest.mark.parametrize("module", [redis, redis.asyncio], ids=["blocking", "asyncio"])
 def test_clients_of_the_users_own_can_be_the_nodes(nodes: RedlockNodes, module: Any, kind: type) -> None:
     clients = kind(module.Redis(port=server.port) for server in nodes.servers)
-    with leasehold.connect(clients, ttl=0.5, options={"max_ttl": nodes.max_ttl}) as client:
-        with client.lock("name").hold(timeout=30), leasehold.connect(nodes.url(), ttl=0.5) as other:
-            other.lock("another").acquire(timeout=30).release()  # connected to a majority, which may take a while
-            assert other.lock("name").try_acquire() is None
+    with ExitStack() as stack, leasehold.connect(clients, ttl=0.5, options={"max_ttl": nodes.max_ttl}) as client:
+        other = stack.enter_context(leasehold.connect(nodes.url(), ttl=0.5))
+        other.lock("another").acquire(timeout=30).release()  # connected to a majority, which may take a while
+        with suppress(leasehold.LeaseLost), client.lock("name").hold(timeout=30) as lease:
+            found = other.lock("name").try_acquire()
+            if found is not None:
+                found.release()
+                assert lease.lost.is_set(), "it has two holders, and the first was not late"
         assert client.store.startswith("redlock://localhost:")
     with pytest.raises(leasehold.ConfigurationError, match="no option 'tls'; it takes answer_timeout, max_ttl"):
         leasehold.connect(clients, options={"tls": True})
