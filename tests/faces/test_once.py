@@ -390,6 +390,25 @@ def test_the_async_decorator_and_run_do_the_same(store: ManualStore) -> None:
     asyncio.run(story())
 
 
+def test_a_decorated_coroutine_is_given_its_lease_and_not_its_run(store: ManualStore) -> None:
+    async def main() -> None:
+        given: list[object] = []
+        async with store.connect_async() as client:
+
+            @client.once("report:{day}", every="1d")
+            async def report(day: str, lease: object = leasehold.CURRENT) -> str:
+                given.append(lease)
+                return day
+
+            done = await report("monday")
+            assert done.ran
+            (lease,) = given
+            assert isinstance(lease, leasehold.AsyncLease)
+            assert lease.name == "report:monday"
+
+    asyncio.run(main())
+
+
 def test_the_async_block_is_cancelled_when_the_lease_is_lost(store: ManualStore) -> None:
     async def story() -> None:
         async with store.connect_async() as client:

@@ -694,6 +694,27 @@ def test_raised_fence_is_kept_until_a_day_after_its_own_time(lock: Lock) -> None
     assert low.left("s") == DAY
 
 
+@pytest.mark.parametrize("how", ["at once", "the long way", "shared", "handed over", "after a withdrawal"])
+def test_raised_fence_is_kept_as_long_whoever_is_granted_next(lock: Lock, how: str) -> None:
+    """A name that forgot it would give out lower fences, and the resources that saw the higher one refuse them."""
+    far = lock.now_us + 5 * DAY * 1000
+    handed_over = how in {"handed over", "after a withdrawal"}
+    if handed_over:
+        fence = granted(lock)[1]
+        lock.acquire("b", "1")
+    assert lock.call(script("raise_fence"), KEYS, far) == far
+    if how == "handed over":
+        lock.release("a", fence)
+    elif how == "after a withdrawal":
+        lock.withdraw("a")
+    else:
+        granted(lock, queued=how == "the long way", mode="s" if how == "shared" else "x")
+    if handed_over:
+        assert int(lock.published[0][2][2]) == far + 1
+    assert int(lock.state["f"]) > far
+    assert lock.left("s") >= 6 * DAY
+
+
 def test_record_is_there_for_its_ttl_and_its_fence_for_a_day_longer(lock: Lock) -> None:
     fence = lock.now_us
     assert lock.call(script("write_record"), ["r"], "value", fence, 5_000) == 1

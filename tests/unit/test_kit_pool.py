@@ -434,6 +434,9 @@ def test_one_call_after_the_other_uses_the_one_connection() -> None:
         session.get("b")
     assert busy.value.backend == "the store"
     assert session.runtime.now() == pytest.approx(NOW + BUSY * 5.0)
+    with pytest.raises(BackendUnavailable):
+        session.get("b", until=session.runtime.now() + 1)
+    assert session.runtime.now() == pytest.approx(NOW + BUSY * 5.0 + 1)
     session.runtime.plan = [lambda: session.give(one)]
     assert session.get("b") is one
     assert len(session.opened) == 1
