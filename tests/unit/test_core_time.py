@@ -241,6 +241,50 @@ def test_a_renewal_in_the_background_that_is_answered_after_the_deadline_gives_i
         eventually(lambda: other.inspect("x") is None)
 
 
+def test_a_renewal_that_is_answered_when_the_loss_is_known_is_given_back_as_well() -> None:
+    store = ManualStore()
+    with store.connect() as client, store.connect() as other:
+        lease = client.lock("x", ttl=2).acquire()
+        late = answered_late(store)
+
+        async def known_to_be_lost(subject: object, until: float, plain: Callable[[], Any]) -> Any:
+            answer = await late(subject, until, plain)
+            assert lease.lost.is_set()
+            return answer
+
+        Script(client, "renew", known_to_be_lost)
+        store.clock.advance(0.7)
+        eventually(lambda: other.inspect("x") is None)
+
+
+def test_a_renewal_by_hand_counts_from_before_it_was_sent() -> None:
+    store = ManualStore()
+    with store.connect() as client:
+        lease = client.lock("x", ttl=10, renew=False).acquire()
+        store.clock.advance(3)
+        Script(client, "renew", answered_late(store))
+        left = lease.renew()
+        assert left == lease.remaining()
+        assert 8 < left < 8.5, "the store counts from before its answer was under way"
+        lease.release()
+
+
+def test_an_unexpected_error_is_a_renewal_that_failed_and_is_tried_again() -> None:
+    store = ManualStore()
+    seen: list[events.Event] = []
+    with store.connect() as client:
+        client.on_event(seen.append)
+        lease = client.lock("x", ttl=30).acquire()
+        script = Script(client, "renew", lambda *_: fails(ZeroDivisionError("a bug of a driver")))
+        for tries in range(1, 10):  # more than may be under way at once
+            store.clock.advance(10.1 if tries == 1 else 2.1)
+            eventually(lambda tries=tries: len(script.untils) >= tries)  # type: ignore[misc]
+        assert not lease.lost.is_set()
+        failed = [event for event in seen if isinstance(event, events.RenewalFailed)]
+        assert [event.error for event in failed] == ["a bug of a driver"]
+        lease.release()
+
+
 def test_a_renewal_by_hand_does_not_wait_for_a_mute_store_beyond_the_lease() -> None:
     store = ManualStore()
     with store.connect() as client:
