@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from leasehold.spi import Runtime
@@ -41,6 +43,20 @@ def test_chance_and_owners_come_from_the_seed() -> None:
     assert first == (drive(1)[0].owner(), drive(1)[0].random())
     assert first != other
     assert len(first[0]) == 32
+
+
+@pytest.mark.parametrize("rate", [0.9951, 0.9976, 0.99955, 1.0, 1.00034, 1.0049])
+def test_a_clock_shows_a_deadline_at_its_instant_and_not_before(rate: float) -> None:
+    """Just beside a power of two the steps of the two clocks differ, and the search for the instant did not end."""
+    draw = random.Random(375)
+    for power in (2, 16, 32, 64, 128, 1024):
+        for _ in range(300):
+            process = World(1).process("p", rate=rate, offset=draw.uniform(0, 0.2))
+            deadline = power + draw.uniform(-0.4, 0.4)
+            process.world.now = process.instant(deadline)
+            assert process.clock() >= deadline
+            process.world.now -= 1e-9
+            assert process.clock() < deadline
 
 
 def test_a_wait_ends_with_the_signal_or_at_the_deadline() -> None:

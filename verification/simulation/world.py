@@ -146,7 +146,7 @@ class Process:
         """The first moment of the world at which the clock shows at least `local`."""
         moment = (local - self._offset) / self._rate
         while self._offset + moment * self._rate < local:
-            moment += math.ulp(local)
+            moment = math.nextafter(moment, math.inf)  # its own step, which may be larger than that of `local`
         return moment
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
