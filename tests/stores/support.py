@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import ssl
 import subprocess
 import sys
 from contextlib import asynccontextmanager, suppress
@@ -18,9 +19,11 @@ from tests.waiting import LIMIT, eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    import pytest
+
     from leasehold.testing import contract
 
-__all__ = ["Flag", "Worker", "eventually", "opened", "waiters"]
+__all__ = ["Flag", "Worker", "eventually", "files_given_to_ssl", "opened", "waiters"]
 
 
 class Flag:
@@ -37,6 +40,24 @@ class Flag:
 
     def is_set(self) -> bool:
         return self.up
+
+
+def files_given_to_ssl(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What `ssl` is asked to load from now on: the file of authorities, and certificate, key and its password."""
+    loaded: list[object] = []
+
+    class Context:
+        check_hostname = verify_mode = None
+
+        def load_cert_chain(self, *files: str | None) -> None:
+            loaded.append(files)
+
+    def create(*, cafile: str | None) -> Context:
+        loaded.append(cafile)
+        return Context()
+
+    monkeypatch.setattr(ssl, "create_default_context", create)
+    return loaded
 
 
 def waiters(client: leasehold.Client, name: str) -> int:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def far_from_greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local time is 13 hours ahead in summer."""
     monkeypatch.setenv("TZ", "Pacific/Auckland")
     time.tzset()
     yield

@@ -80,16 +80,6 @@ def state(*holdings: Holding, waiting: tuple[Holder, ...] = (), paused: Pause | 
     return LockState("job", Mode.PERMIT, 3, holdings, waiting, paused)
 
 
-@pytest.fixture
-def far_from_greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Local time is 13 hours ahead in summer."""
-    monkeypatch.setenv("TZ", "Pacific/Auckland")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
 NOON = 1_763_208_000.0  # 12:00 UTC, 01:00 of the next day in Auckland
 
 

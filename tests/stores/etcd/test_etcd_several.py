@@ -80,7 +80,7 @@ def test_options_of_a_url_reach_every_part_of_the_store(monkeypatch: pytest.Monk
         return [object() for _ in targets]
 
     monkeypatch.setattr(backend_module, "open_wires", open_wires)
-    url = "etcd://ana:pw@m1:1001,m2:1002/root/deep?answer_timeout=7s&fence_floor=9"
+    url = "etcd://ana:pw@m1:1001,m2:1002/locks/deep?answer_timeout=7s&fence_floor=9"
     store: Any = EtcdBackend(read_url(StoreURL.parse(url)), ThreadRuntime())
     ((targets, longest_call),) = opened
     assert [(target.host, target.port, target.http_port) for target in targets] == [
@@ -89,7 +89,7 @@ def test_options_of_a_url_reach_every_part_of_the_store(monkeypatch: pytest.Monk
     connection = store._connection
     assert (longest_call, connection.answer_timeout) == (7.0, 7.0)
     assert (connection.members, connection._user, connection._password) == (2, "ana", "pw")
-    assert (store._claims.keys.root, store._claims.fences._least) == ("root/deep/1/", 9)
+    assert (store._claims.keys.root, store._claims.fences._least) == ("locks/deep/1/", 9)
     assert store.label == connection.label
     assert "pw" not in store.label
 

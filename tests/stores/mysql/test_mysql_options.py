@@ -21,6 +21,7 @@ from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.kit.options import TLSFiles
 from leasehold.kit.waits import waits_for
 from leasehold.store_url import StoreURL
+from tests.stores.support import files_given_to_ssl
 from verification.lab.certificates import Certificates
 
 if TYPE_CHECKING:
@@ -191,17 +192,7 @@ def test_tls_checks_the_server_unless_it_is_told_not_to(monkeypatch: pytest.Monk
 
 
 def test_a_client_certificate_is_shown_with_its_key_and_the_password_of_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    dialed, loaded = Dialed(monkeypatch), list[object]()
-
-    class Context:
-        def load_cert_chain(self, *files: str | None) -> None:
-            loaded.append(files)
-
-    def create(*, cafile: str | None) -> Context:
-        loaded.append(cafile)
-        return Context()
-
-    monkeypatch.setattr(ssl, "create_default_context", create)
+    dialed, loaded = Dialed(monkeypatch), files_given_to_ssl(monkeypatch)
     dialed.dial("mysql://db/locks?tls_ca=/our/ca&tls_cert=/our/cert&tls_key=/our/key&tls_key_password=secret")
     assert loaded == ["/our/ca", ("/our/cert", "/our/key", "secret")]
 

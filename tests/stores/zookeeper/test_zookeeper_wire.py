@@ -29,6 +29,7 @@ from leasehold._backends.zookeeper.wire import CreateContainer, KazooWire, Reply
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.store_url import StoreURL
+from tests.stores.support import files_given_to_ssl
 from tests.stores.zookeeper.zookeeper_scripted import Bench
 from tests.waiting import LIMIT, eventually
 
@@ -495,19 +496,7 @@ def test_certificates_and_names_are_checked_as_the_options_say(
 
 
 def test_the_files_of_tls_are_loaded_with_the_password_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[object] = []
-
-    class Context:
-        check_hostname = verify_mode = None
-
-        def load_cert_chain(self, *files: str | None) -> None:
-            loaded.append(files)
-
-    def create(*, cafile: str | None) -> Context:
-        loaded.append(cafile)
-        return Context()
-
-    monkeypatch.setattr(ssl, "create_default_context", create)
+    loaded = files_given_to_ssl(monkeypatch)
     connection._context("/our/ca", ("/our/cert", "/our/key", "secret"), True, True)
     assert loaded == ["/our/ca", ("/our/cert", "/our/key", "secret")]
     loaded.clear()
