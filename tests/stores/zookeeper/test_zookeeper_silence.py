@@ -87,6 +87,23 @@ def test_a_session_that_was_given_up_is_never_resumed(proxy: OneWayProxy) -> Non
         client.lock("y").acquire(timeout=LIMIT).release()
 
 
+def test_a_session_is_closed_although_kazoo_has_forgotten_it(
+    zookeeper_server: ZooKeeperServer, eye: KazooClient
+) -> None:
+    """On a busy machine kazoo's thread may find out before the thread that sends the request has begun."""
+    backend = opened(zookeeper_server.url("/forgotten"))
+    run(backend.join(claim()))
+    (session,) = backend._pool._sessions.values()
+    wire, kazoo = session._wire, session._wire._client
+    wire.end()
+    wire.cut()
+    wait_until(lambda: kazoo._session_id is None, "kazoo goes on with the session", LIMIT)
+    assert list(claims_in(eye, "/forgotten"))
+    wire.close_elsewhere()
+    wait_until(lambda: not list(claims_in(eye, "/forgotten")), "the session was not closed", LIMIT)
+    shut(backend)
+
+
 def test_a_server_with_a_lower_bound_shortens_the_validity() -> None:
     """A session that goes on to such a server is ended earlier from then on."""
     server = ZooKeeperServer()

@@ -257,7 +257,7 @@ class Wire(Protocol):
         """Drop the connection, as a broken network would."""
 
     def close_elsewhere(self) -> None:
-        """Begin to send the request to close the session over a new connection, made for this alone."""
+        """After `end`: begin to send the request to close the session over a new connection, made for this alone."""
 
     def close(self, *, notify: bool) -> None:
         """End the connection; if the ensemble is notified, the session ends now, else when its timeout is over."""
@@ -287,6 +287,10 @@ class KazooWire:
         on_state: Callable[[str], None],
     ) -> None:
         self._options = options
+        self._ended: tuple[int | None, bytes] = (
+            None,
+            b"",
+        )  # number and password of the session that `end` was called for
         self._handler = _Handler(max(SHORTEST_HOST_TIMEOUT, timeout / (3 * len(options.hosts))))
         self._client = KazooClient(
             hosts=options.address,
@@ -323,6 +327,8 @@ class KazooWire:
         return self._client.client_state == KeeperState.AUTH_FAILED and not self._handler.is_over
 
     def end(self) -> None:
+        if not self._handler.is_over:  # kazoo forgets the session as soon as it finds out
+            self._ended = (self._client._session_id, self._client._session_passwd)  # noqa: SLF001 - public while connected only
         self._handler.is_over = True
 
     def cut(self) -> None:
@@ -336,9 +342,8 @@ class KazooWire:
         threading.Thread(target=self._close_elsewhere, name="leasehold zookeeper end", daemon=True).start()
 
     def _close_elsewhere(self) -> None:
-        session = (self._client._session_id, self._client._session_passwd)  # noqa: SLF001 - public while connected only
-        if session[0]:
-            close_session(self._options.hosts, session, self._handler.host_timeout, **self._options.socket_options)
+        if self._ended[0]:
+            close_session(self._options.hosts, self._ended, self._handler.host_timeout, **self._options.socket_options)
 
     def close(self, *, notify: bool) -> None:
         """Ends kazoo's thread as well."""
