@@ -65,12 +65,13 @@ sim: setup  ## the simulation, long form
 	$(RUN) -m verification.simulation --seeds 20000
 	$(RUN) -m verification.simulation --store sqlite --seeds 10000
 	$(RUN) -m verification.simulation --store redis --seeds 5000
+	$(RUN) -m verification.simulation --store mysql --seeds 3000
 	$(RUN) -m verification.simulation --store nats --seeds 3000
 	$(RUN) -m verification.simulation --store etcd --seeds 3000
 	$(RUN) -m verification.simulation --store zookeeper --seeds 2000
 	$(RUN) -m verification.simulation --store redlock --seeds 1000
 	$(RUN) -m verification.simulation --program jobs --seeds 5000
-	for store in sqlite redis etcd nats; do $(RUN) -m verification.simulation --program jobs --store $$store --seeds 500 || exit 1; done
+	for store in sqlite redis mysql etcd nats; do $(RUN) -m verification.simulation --program jobs --store $$store --seeds 500 || exit 1; done
 
 goals: setup  ## a million fenced updates without a lost one, a million grants without a fence twice; about an hour of processor time
 	$(RUN) -m verification.simulation.goals --updates 1000000 --jobs 2
@@ -81,6 +82,7 @@ conformance: setup servers  ## the simulated servers against real ones, request 
 	$(RUN) -m verification.simulation.redis.conformance --operations 100000 --server valkey
 	$(RUN) -m verification.simulation.conformance --store redlock --operations 100000
 	$(RUN) -m verification.simulation.conformance --store etcd --operations 100000
+	$(RUN) -m verification.simulation.conformance --store mysql --operations 100000
 	$(RUN) -m verification.simulation.conformance --store nats --operations 100000
 	$(RUN) -m verification.simulation.conformance --store zookeeper --operations 100000
 

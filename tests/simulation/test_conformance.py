@@ -9,6 +9,8 @@ import pytest
 from verification.simulation.conformance import compare
 from verification.simulation.etcd import conformance as etcd
 from verification.simulation.etcd.server import SimEtcd
+from verification.simulation.mysql import conformance as mysql
+from verification.simulation.mysql.server import SimMysql
 from verification.simulation.nats import conformance as nats
 from verification.simulation.nats.server import SimNats
 from verification.simulation.redlock import conformance as redlock
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from verification.lab.etcd import EtcdServer
+    from verification.lab.mariadb import MariadbServer
     from verification.lab.nats import NatsServer
     from verification.lab.redis import RedisServer
     from verification.lab.zookeeper import ZooKeeperServer
@@ -35,6 +38,10 @@ def patient_zookeeper() -> Iterator[ZooKeeperServer]:
 
 def test_the_simulated_cluster_answers_as_etcd_does(etcd_server: EtcdServer) -> None:
     assert compare(etcd.against(etcd_server, 1), OPERATIONS).differences == []
+
+
+def test_the_simulated_tables_answer_as_those_of_mariadb_do(mariadb: MariadbServer) -> None:
+    assert compare(mysql.against(mariadb, 1), OPERATIONS).differences == []
 
 
 def test_the_simulated_bucket_answers_as_nats_does(own_nats: NatsServer) -> None:
@@ -65,3 +72,11 @@ def test_a_bucket_that_answers_otherwise_is_noticed(own_nats: NatsServer, monkey
     publish = SimNats._publish
     monkeypatch.setattr(SimNats, "_publish", lambda self, request: publish(self, request._replace(headers="")))
     assert compare(nats.against(own_nats, 1), OPERATIONS).differences
+
+
+@pytest.mark.parametrize("piece", ["last_insert_id", "row_count"])
+def test_tables_that_answer_otherwise_are_noticed(
+    mariadb: MariadbServer, monkeypatch: pytest.MonkeyPatch, piece: str
+) -> None:
+    monkeypatch.setattr(SimMysql, piece, lambda *_: 1)
+    assert compare(mysql.against(mariadb, 1), OPERATIONS).differences

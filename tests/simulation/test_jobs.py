@@ -29,6 +29,7 @@ SEEDS = {  # `make sim` runs thousands
     "sqlite": sized(20, 300),
     "redis": sized(15, 300),
     "etcd": sized(10, 200),
+    "mysql": sized(8, 200),
     "nats": sized(8, 200),
 }
 

@@ -14,6 +14,7 @@ SIMULATED = (
     "redis",
     "redlock",
     "sqlite",
+    "mysql",
     "etcd",
     "nats",
     "zookeeper",

@@ -9,6 +9,7 @@ __all__ = ["SIMULATED_MUTANTS"]
 _REDLOCK = "_backends/redlock/"
 _ETCD = "_backends/etcd/"
 _ZOOKEEPER = "_backends/zookeeper/"
+_MYSQL = "_backends/mysql/"
 _NODES = "tests/stores/redlock/test_redlock_nodes.py::"
 
 SIMULATED_MUTANTS: tuple[Mutant, ...] = (
@@ -113,5 +114,33 @@ SIMULATED_MUTANTS: tuple[Mutant, ...] = (
         "    if not MIN_TTL <= number <= LONGEST:\n",
         "    if not 0 <= number <= LONGEST:\n",
         tests=("tests/unit/test_durations.py", "tests/unit/test_lock_spec.py"),
+    ),
+    Mutant(
+        "mysql-change-of-before-is-written",
+        "a change is written although another client was faster: a grant of that one is lost, and two may hold",
+        _MYSQL + "rows.py",
+        'WHERE name = %b AND version = %d" % (',
+        'WHERE name = %b AND version >= 0 * %d" % (',
+    ),
+    Mutant(
+        "mysql-name-in-use-is-granted",
+        "the one statement of the common case takes a name from its holder",
+        _MYSQL + "statements.py",
+        'b"owner = IF(shape = 0 AND fence < %d, VALUES(owner), owner), "',
+        'b"owner = IF(fence < %d, VALUES(owner), owner), "',
+    ),
+    Mutant(
+        "mysql-hands-over-without-owning",
+        "a release that was sent twice hands over what the next holder has",
+        _MYSQL + "queue.py",
+        'number = @leasehold_next AND ROW_COUNT() = 1;"',
+        'number = @leasehold_next;"',
+    ),
+    Mutant(
+        "mysql-removed-claims-stay",
+        "a claim that ended is not deleted with the change that ends it",
+        _MYSQL + "rows.py",
+        "        claims = [*self._removed(rows), *self._added(rows), *self._updated(rows)]\n",
+        "        claims = [*self._added(rows), *self._updated(rows)]\n",
     ),
 )

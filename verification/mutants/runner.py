@@ -31,6 +31,7 @@ SLOWNESS = {
     "sqlite": 2,
     "redlock": 16,
     "etcd": 6,
+    "mysql": 6,
     "nats": 6,
     "zookeeper": 10,
 }  # how many seeds of the memory store take as long as one of this
@@ -44,6 +45,7 @@ HUNTERS = {
     "sqlite": [],
     "redlock": [],
     "etcd": [],
+    "mysql": [],
     "nats": [],
     "zookeeper": [],
 }

@@ -1,6 +1,7 @@
 """Whether the simulated servers answer as real ones do: the same random requests to both, answer by answer.
 
     python -m verification.simulation.conformance --store etcd --operations 10000
+    python -m verification.simulation.conformance --store mysql --operations 10000
     python -m verification.simulation.conformance --store nats --operations 10000
     python -m verification.simulation.conformance --store redlock --operations 10000
     python -m verification.simulation.conformance --store zookeeper --operations 10000
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Report", "compare"]
 
-STORES = ("etcd", "nats", "redlock", "zookeeper")
+STORES = ("etcd", "mysql", "nats", "redlock", "zookeeper")
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Goal", "main", "pursue"]
 
 # Of all updates and grants, the share of each store: fewer where a seed takes longer.
-SHARES = {"memory": 40, "sqlite": 20, "redis": 15, "etcd": 8, "nats": 8, "zookeeper": 8, "redlock": 1}
+SHARES = {"memory": 40, "sqlite": 18, "redis": 15, "etcd": 8, "nats": 8, "zookeeper": 6, "mysql": 4, "redlock": 1}
 GRANTS = {"redis": 45, "nats": 45, "redlock": 10}
 
 

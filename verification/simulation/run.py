@@ -42,6 +42,7 @@ STAGES = {  # loaded only for who wants them: some need an interpreter for scrip
     "sqlite": ("verification.simulation.sqlite", "SqliteStage"),
     "redlock": ("verification.simulation.redlock.stage", "RedlockStage"),
     "etcd": ("verification.simulation.etcd.stage", "EtcdStage"),
+    "mysql": ("verification.simulation.mysql.stage", "MysqlStage"),
     "nats": ("verification.simulation.nats.stage", "NatsStage"),
     "zookeeper": ("verification.simulation.zookeeper.stage", "ZooKeeperStage"),
 }

@@ -287,10 +287,7 @@ class KazooWire:
         on_state: Callable[[str], None],
     ) -> None:
         self._options = options
-        self._ended: tuple[int | None, bytes] = (
-            None,
-            b"",
-        )  # number and password of the session that `end` was called for
+        self._ended = (0, b"")  # number and password of the session that `end` was called for
         self._handler = _Handler(max(SHORTEST_HOST_TIMEOUT, timeout / (3 * len(options.hosts))))
         self._client = KazooClient(
             hosts=options.address,
@@ -328,7 +325,7 @@ class KazooWire:
 
     def end(self) -> None:
         if not self._handler.is_over:  # kazoo forgets the session as soon as it finds out
-            self._ended = (self._client._session_id, self._client._session_passwd)  # noqa: SLF001 - public while connected only
+            self._ended = (self._client._session_id or 0, self._client._session_passwd)  # noqa: SLF001 - public while connected only
         self._handler.is_over = True
 
     def cut(self) -> None:
