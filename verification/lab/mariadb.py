@@ -41,6 +41,12 @@ SETTINGS = {
     "max-connections": "600",
     "table-open-cache": "400",
 }
+REPLICATED = {  # what a primary or a replica has besides: all that it writes is in its log, also what it was sent
+    "log-bin": "binlog",
+    "log-slave-updates": "1",
+    "binlog-format": "MIXED",
+    "gtid-strict-mode": "1",
+}
 
 
 def mariadb_url(port: int, database: str, user: str = "root", password: str = "") -> str:
@@ -123,6 +129,30 @@ class MariadbServer(ServerProcess):
                 return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
         finally:
             connection.close()
+
+    # --- replication, of servers with `REPLICATED` and a `server-id` of their own
+
+    def follow(self, primary: MariadbServer) -> None:
+        """On a running server without data of its own: copy all that was ever written there, and all that will be."""
+        place = f"MASTER_HOST='127.0.0.1', MASTER_PORT={primary.port}, MASTER_USER='root', MASTER_CONNECT_RETRY=1"
+        self.run(f"CHANGE MASTER TO {place}, MASTER_USE_GTID=slave_pos")
+        self.run("START SLAVE")
+
+    def wait_caught_up(self, replica: MariadbServer) -> None:
+        """Wait until the replica has all that is written here by now."""
+        ((here,),) = self.run("SELECT @@gtid_binlog_pos")
+        answer = replica.run(f"SELECT MASTER_GTID_WAIT('{here}', 60)")
+        if answer != [(0,)]:
+            raise TimeoutError(f"the replica does not catch up: {answer}")
+
+    def cut_off(self) -> None:
+        """On a replica: receive nothing any more. What the primary acknowledges from now on is lost by a failover."""
+        self.run("STOP SLAVE")
+
+    def promote(self) -> None:
+        """On a replica: become a primary of its own."""
+        self.run("STOP SLAVE")
+        self.run("RESET SLAVE ALL")
 
     def make_database(self, name: str) -> str:
         """A new empty database; its url."""
