@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(
 
 SEEDS = {
     "sqlite": sized(150, 600),
-    "mysql": sized(60, 400),
+    "mysql": sized(40, 400),
     "nats": sized(60, 400),
     "etcd": sized(60, 400),
     "redlock": sized(40, 300),
