@@ -407,7 +407,10 @@ def test_a_lease_that_needs_an_earlier_look_wakes_the_worker_and_others_do_not(l
     looks.keeper._signal.clear()
     fourth = looks.lease("d", ttl=0.3, renew=False)
     assert looks.keeper._signal.is_set()
-    assert looks.keeper.tenures() == [first, second, third, fourth]
+    looks.keeper._signal.clear()
+    fifth = looks.lease("e", ttl=1.2)  # it ends later, but is to be renewed before
+    assert looks.keeper._signal.is_set()
+    assert looks.keeper.tenures() == [first, second, third, fourth, fifth]
 
 
 def test_of_a_batch_each_lease_gets_its_own_answer(looks: Looks) -> None:
@@ -627,3 +630,18 @@ def test_the_renewals_of_one_request_are_announced_with_the_fence_of_each(looks:
     looks.look(10)
     assert looks.seen == [events.Renewed("a", 11), events.Renewed("b", 12)]
     assert [each.fence for each in looks.seen] == [each.grant.fence for each in kept]  # type: ignore[attr-defined]
+
+
+def test_a_lease_that_was_passed_on_and_dropped_is_announced_with_its_own_fence_and_forgotten(looks: Looks) -> None:
+    before = looks.lease("a", fence=11)
+    looks.runtime.perform()
+    looks.look()
+    following = Tenure("a", Grant(before.grant.claim, 12, 30.0), NOW, renew=True, max_hold=None)
+    with looks.keeper.guard:
+        looks.keeper.succeed(before, following)
+    assert looks.keeper.held == 1
+    del following
+    with pytest.warns(ResourceWarning, match="the lease of 'a' with fence 12 was dropped"):
+        looks.look()
+    assert looks.seen == [events.Dropped("a", 12)]
+    assert looks.keeper.held == 0

@@ -226,14 +226,21 @@ def test_who_waits_is_called_when_a_connection_is_given_back(queue: str) -> None
 def test_closing_ends_every_connection_and_every_call(when: str) -> None:
     pool = Filled(limit=1)
     connection = pool.get("a")
+    waiters = [pool.runtime.signal(), pool.runtime.signal()]
+    pool._queue.first.append(waiters[0])
+    pool._queue.rest.append(waiters[1])
     if when == "idle":
         pool.give(connection)
+        waiters[0].clear()
     elif when == "new":
         pool._new.add(connection)
         connection.slot = None
     run(pool.close())
     assert pool.interrupted == ([] if when == "idle" else [connection])
     assert connection.closed == (when == "idle")
+    assert [waiter.is_set() for waiter in waiters] == [True, True], "all that wait learn of it now"
+    pool._queue.first.clear()
+    pool._queue.rest.clear()
     pool.give(connection)
     assert connection.closed, "what is given back now is closed"
     assert pool.runtime.joined == ([NOW + CLOSE_PATIENCE] if when == "idle" else [])
@@ -286,6 +293,41 @@ def test_the_worker_closes_what_is_idle_for_too_long_and_ends_with_the_last() ->
     assert (one.closed, two.closed) == (1, 1)
     assert not pool._has_worker
     assert two_slot is not None
+
+
+@pytest.mark.parametrize(
+    ("idle_for", "closed"),
+    [
+        ((1.9, 1.0, 0.1), [0, 0, 0]),
+        ((2.1, 1.9, 0.1), [1, 0, 0]),
+        ((5.0, 2.5, 1.5), [1, 1, 0]),
+        ((9.0, 8.0, 7.0), [1] * 3),
+    ],
+)
+def test_the_worker_closes_those_that_have_been_idle_for_two_seconds_and_keeps_the_others_in_their_order(
+    idle_for: tuple[float, ...], closed: list[int]
+) -> None:
+    pool = Filled(limit=3)
+    connections = [pool.get(user) for user in "abc"]
+    now = NOW + 10
+    for connection, seconds in zip(connections, idle_for, strict=True):
+        pool.runtime.clock.advance(now - seconds - pool.runtime.now())
+        pool.give(connection)
+    pool._close_idle(now - LINGER)
+    assert [connection.closed for connection in connections] == closed
+    kept = [connection for connection in connections if not connection.closed]
+    assert list(pool._idle) == kept, "the longest idle first, for the next look"
+
+
+def test_a_connection_that_is_used_now_and_then_stays_open() -> None:
+    pool = Filled()
+    one = pool.get("a")
+    for _ in range(5):
+        pool.runtime.clock.advance(LINGER * 0.75)
+        pool.give(one)
+        pool._close_idle(pool.runtime.now() - LINGER)
+        assert pool.get("a") is one
+    assert one.closed == 0
 
 
 def test_maintenance_uses_a_connection_that_is_idle_and_gives_it_back_at_its_place() -> None:
