@@ -255,3 +255,29 @@ def test_a_call_without_end_tries_a_silent_store_for_as_long_as_its_client_was_t
     client = AsyncClient(find_store("memory:"), ThreadRuntime(), **given)
     assert client._open().connect_timeout == seconds
     run(client.close())
+
+
+def test_a_forked_child_forgets_what_its_parent_has_parked_and_who_waits_there() -> None:
+    store = ManualStore(autojump=None)
+    client = store.connect()
+    opened = client._twin._open()
+    client.lock("x", linger=0.5).acquire().release()
+    local = opened.local
+    assert local is not None
+    local.queues["leasehold:y"] = object()  # type: ignore[assignment]  # a call of another thread of the parent's
+    assert list(opened.parked) == ["leasehold:x"]
+    opened.bury()
+    assert (opened.parked, local.queues) == ({}, {})
+    store.close()
+
+
+def test_a_lease_that_is_used_on_another_loop_is_named_with_its_store() -> None:
+    store = ManualStore(autojump=None)
+    opened = store.connect()._twin._open()
+    opened.home = object()
+    with pytest.raises(ConfigurationError, match="belongs to the event loop that it was acquired on") as refused:
+        opened.require_home("x")
+    assert (refused.value.name, refused.value.backend) == ("x", opened.backend.label)
+    opened.home = None
+    opened.require_home("x")
+    store.close()

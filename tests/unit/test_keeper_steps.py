@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 import weakref
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -645,3 +646,40 @@ def test_a_lease_that_was_passed_on_and_dropped_is_announced_with_its_own_fence_
         looks.look()
     assert looks.seen == [events.Dropped("a", 12)]
     assert looks.keeper.held == 0
+
+
+class Parked(Tenure):
+    """A lease that the program has released."""
+
+    __slots__ = ()
+
+    is_parked = True
+
+
+@pytest.mark.parametrize("answer", [None, BackendUnavailable("away")], ids=["confirmed", "failed"])
+@pytest.mark.parametrize("is_parked", [True, False])
+def test_renewals_of_what_the_program_has_released_are_nobodys_news(
+    looks: Looks, answer: Exception | None, is_parked: bool
+) -> None:
+    claim = Claim("a", "owner", 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("h", 1))
+    kind = Parked if is_parked else Tenure
+    tenure = kind("a", Grant(claim, 7, 30.0), NOW, renew=True, max_hold=None)
+    looks.keeper.admit(tenure)
+    tenure.batch = SimpleNamespace(until=math.inf)  # type: ignore[assignment]
+    looks.runtime.perform()
+    looks.store.answer = None if answer is None else [answer]
+    looks.look(10.0)
+    looks.runtime.perform()
+    told = [type(event) for event in looks.seen]
+    assert told == ([] if is_parked else [events.Renewed if answer is None else events.RenewalFailed])
+
+
+def test_the_time_that_a_failed_renewal_leaves_is_told_as_of_its_failure(looks: Looks) -> None:
+    tenure = looks.lease("a")
+    looks.runtime.perform()
+    looks.store.answer, looks.store.takes = BackendUnavailable("away"), 4.0
+    looks.look(10.0)
+    looks.runtime.perform()
+    (failed,) = looks.seen
+    assert isinstance(failed, events.RenewalFailed)
+    assert failed == events.RenewalFailed("a", tenure.deadline - (NOW + 14), "away", 7)
