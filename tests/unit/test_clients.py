@@ -281,3 +281,18 @@ def test_a_lease_that_is_used_on_another_loop_is_named_with_its_store() -> None:
     opened.home = None
     opened.require_home("x")
     store.close()
+
+
+def test_what_is_parked_goes_back_within_the_time_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    async def end_parked(_: object, until: float = math.inf) -> None:
+        limits.append(until)
+
+    monkeypatch.setattr("leasehold._core.linger.end_parked", end_parked)
+    store = ManualStore(autojump=None)
+    opened = store.connect()._twin._open()
+    opened.parked["leasehold:x"] = object()  # type: ignore[assignment]
+    run(opened.close(NOW + 3))
+    assert limits == [NOW + 3]
+    store.close()

@@ -683,3 +683,16 @@ def test_the_time_that_a_failed_renewal_leaves_is_told_as_of_its_failure(looks: 
     (failed,) = looks.seen
     assert isinstance(failed, events.RenewalFailed)
     assert failed == events.RenewalFailed("a", tenure.deadline - (NOW + 14), "away", 7)
+
+
+@pytest.mark.parametrize("way", ["close", "abandon"])
+def test_what_the_program_has_released_is_not_told_of_as_held_at_the_end(looks: Looks, way: str) -> None:
+    claim = Claim("parked", "owner", 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("h", 1))
+    parked, held = Parked("parked", Grant(claim, 8, 30.0), NOW, renew=True, max_hold=None), looks.lease("held")
+    looks.keeper.admit(parked)
+    looks.runtime.perform()
+    with pytest.warns(ResourceWarning) as warned:
+        run(looks.keeper.close()) if way == "close" else looks.keeper.abandon()
+    assert ["'held'" in str(each.message) and "parked" not in str(each.message) for each in warned] == [True]
+    assert looks.seen == ([] if way == "close" else [events.Dropped("held", 7)])
+    assert parked.state is held.state is State.LOST

@@ -365,6 +365,33 @@ def test_maintenance_that_fails_costs_its_connection(error: BaseException) -> No
 # The queue
 
 
+def test_a_call_in_the_queue_looks_a_last_time_at_its_deadline() -> None:
+    runtime = Runtime()
+    assert run(PoolQueue(runtime).wait_for(lambda: None, NOW + LOOK_AGAIN * 1.5)) is None
+    assert runtime.waits == [pytest.approx(NOW + LOOK_AGAIN), pytest.approx(NOW + LOOK_AGAIN * 1.5)]
+
+
+@pytest.mark.parametrize("first_waits", [0.0, STUCK * 3])
+def test_how_long_the_head_does_not_move_counts_from_when_it_became_the_head(first_waits: float) -> None:
+    """Else whoever comes to a queue that was idle for long, or long in the hands of another, would lose its place."""
+    runtime = Runtime()
+    queue = PoolQueue(runtime)
+    runtime.clock.advance(100)  # nobody has waited since it was made
+    behind, last = runtime.signal(), runtime.signal()
+    looks: list[bool] = []
+
+    def others_look() -> None:
+        queue.rest.extend([behind, last])
+        looks.append(queue._is_head(behind, queue.rest))
+        runtime.clock.advance(first_waits)
+
+    runtime.plan = [others_look]
+    assert run(queue.wait_for(lambda: "slot" if looks else None, runtime.now() + 60)) == "slot"
+    assert looks == [False]
+    assert not queue._is_head(last, queue.rest), "the second one has only just become the head"
+    assert queue._is_head(behind, queue.rest)
+
+
 def test_only_the_head_of_the_queue_looks_and_those_that_go_first_come_before() -> None:
     runtime = Runtime()
     queue = PoolQueue(runtime)

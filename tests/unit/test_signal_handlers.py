@@ -189,7 +189,7 @@ def test_a_program_stands_still_for_a_moment_inside_this_library_and_for_its_tim
 
     monkeypatch.setattr(runtime, "wait", wait)
     monkeypatch.setattr(runtime, "spawn", lambda work, _: work.close())
-    monkeypatch.setattr(signals.atexit, "register", lambda *what: registered.append(what))
+    monkeypatch.setattr("atexit.register", lambda *what: registered.append(what))
     leaving._handle(ONE, frames(*modules))
     assert waited == [waits]
     assert [number for number, _ in seen] == ([] if at_exit else [ONE])
