@@ -126,3 +126,22 @@ def test_a_client_shows_what_it_holds_on_every_event_loop(store: ManualStore) ->
     for loop in (second, first):
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def test_each_client_of_either_face_knows_its_own_thread_or_task(store: ManualStore, client: leasehold.Client) -> None:
+    """Another thread or task has the same name from another client: that is asked about the thread or task it knows."""
+
+    async def story(loops: leasehold.AsyncClient) -> None:
+        async with loops.semaphore("x", 2).hold():
+            leasehold.assert_held("x")
+
+    loops = store.connect_async()
+    with client.semaphore("x", 2).hold():
+        asyncio.run(story(loops))
+        leasehold.assert_held("x")
+        loop = asyncio.new_event_loop()
+        theirs = loop.run_until_complete(loops.semaphore("x", 2).acquire())
+        leasehold.assert_held("x")
+        loop.run_until_complete(theirs.release())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()

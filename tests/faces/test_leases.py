@@ -314,3 +314,28 @@ def test_a_lock_object_that_was_used_before_a_fork_is_the_childs_own_after_it() 
     command = [sys.executable, "-c", LOCK_OVER_A_FORK]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == "0 True True", done.stderr
+
+
+def test_every_block_under_a_lease_learns_that_its_own_call_raises_the_loss(
+    client: leasehold.Client, store: ManualStore
+) -> None:
+    class Watcher:
+        heard: list[str]
+
+        def __init__(self) -> None:
+            self.heard = []
+
+        def on_end(self, loss: Loss | None) -> None:
+            self.heard.append("over")
+
+        def loss_is_raised(self) -> None:
+            self.heard.append("raised")
+
+    lease = client.lock("x", renew=False).acquire()
+    watchers = [Watcher() for _ in range(3)]
+    for watcher in watchers:
+        lease._twin._watch(watcher)
+    store.clock.advance(60)
+    with pytest.raises(LeaseLost):
+        lease.check()
+    assert ["raised" in watcher.heard for watcher in watchers] == [True] * 3

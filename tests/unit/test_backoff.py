@@ -124,3 +124,10 @@ def test_there_is_one_piece() -> None:
 
     assert backoff.Backoff is leasehold.Backoff
     assert Backoff() == backoff.CONTENTION
+
+
+@pytest.mark.parametrize("steps", [(0.4, 0.1), (0.1, 0.4), (0.1, 0.4, 0.2)])
+def test_no_step_may_be_longer_than_the_longest_pause_wherever_it_stands(steps: tuple[float, ...]) -> None:
+    with pytest.raises(ConfigurationError, match=r"longest \(0\.3 s\) is shorter than a step \(0\.4 s\)"):
+        Backoff(steps, longest=0.3)
+    assert Backoff(steps, longest=0.4).longest == 0.4

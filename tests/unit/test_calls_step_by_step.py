@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import AcquireTimeout, BackendRejected, BackendUnavailable, Backoff, OutcomeUnknown, Paused, events
+from leasehold import (
+    AcquireTimeout,
+    BackendRejected,
+    BackendUnavailable,
+    Backoff,
+    ClientClosed,
+    OutcomeUnknown,
+    Paused,
+    events,
+)
 from leasehold._core.backoff import GRACE
 from leasehold._core.validity import believed_until
 from leasehold.spi import Place
@@ -175,6 +184,25 @@ def test_a_backoff_with_so_many_tries_asks_so_many_times(steps: Steps, tries: in
     assert (late.value.retry_after, late.value.holder) == (5.0, THEM)
 
 
+@pytest.mark.parametrize(("slow_wait", "waited"), [(0.3, 0.76), (1.0, 1.26), (5.0, None)])
+def test_without_a_queue_a_slow_wait_is_told_of_once_as_well(
+    polling: Steps, slow_wait: float, waited: float | None
+) -> None:
+    polling.answers("try_acquire", *[refused()] * 7, granted())
+    polling.client.lock("x", slow_wait=slow_wait).acquire(None).release()
+    warnings = [event for event in polling.seen if isinstance(event, events.Waiting)]
+    assert [(event.holder, event.ahead) for event in warnings] == ([] if waited is None else [(THEM, None)])
+    assert [event.waited for event in warnings] == ([] if waited is None else [pytest.approx(waited)])
+
+
+@pytest.mark.parametrize(("answer", "told"), [("granted", events.Acquired), ("refused", events.Refused)])
+def test_a_call_that_does_not_wait_is_told_of_by_one_event(steps: Steps, answer: str, told: type[events.Event]) -> None:
+    steps.answers("try_acquire", granted() if answer == "granted" else refused())
+    lease = steps.client.lock("x", group="g").try_acquire()
+    assert [(type(event), event.name) for event in steps.seen] == [(told, "x")]
+    assert (lease is not None) == (answer == "granted")
+
+
 # Waiting for a turn
 
 
@@ -280,6 +308,50 @@ def test_the_timeout_of_a_paused_name_has_who_holds_it_and_how_long_it_was_waite
     with pytest.raises(Paused, match=r"within 0\.500 s; it is paused by ana for another 60 s: moving") as late:
         steps.client.lock("x", slow_wait=None).acquire(0.5)
     assert (late.value.holder, late.value.waited, late.value.backend) == (THEM, 0.5, steps.client.store)
+
+
+def test_a_call_is_known_to_wait_before_whoever_waits_is_told(steps: Steps) -> None:
+    """What is told may take its time, and the client be closed meanwhile: closing waits for this call too."""
+    known: list[int] = []
+    steps.answers("join", placed(0.5))
+    steps.answers("turn", granted())
+    steps.client.lock("x").acquire(9, on_wait=lambda *_: known.append(steps.opened.waiting_calls.number)).release()
+    assert known == [1]
+    assert steps.opened.waiting_calls.number == 0
+
+
+def test_a_call_that_ends_long_after_its_deadline_takes_no_further_grace_to_withdraw(steps: Steps) -> None:
+    def takes_long(*_: object) -> None:
+        steps.store.clock.advance(20)
+        raise LookupError
+
+    steps.answers("join", placed(0.5))
+    with pytest.raises(LookupError):
+        steps.client.lock("x").acquire(3, on_wait=takes_long)
+    assert steps.calls[-1] == ("withdraw", NOW + 3 + GRACE)
+
+
+@pytest.mark.parametrize(
+    ("error", "chores"),
+    [
+        (ClientClosed(), 0),
+        (BackendRejected("no rights"), 0),
+        (BackendUnavailable("away"), 1),
+        (OutcomeUnknown("no answer"), 1),
+    ],
+    ids=["closed", "rejected", "away", "silent"],
+)
+def test_a_withdrawal_that_fails_does_not_cover_why_the_call_ended(steps: Steps, error: Exception, chores: int) -> None:
+    async def withdraw(*_: object, **__: object) -> None:
+        raise error
+
+    backend: Any = steps.opened.backend
+    backend.withdraw = withdraw
+    for verb in ("join", "turn"):
+        steps.answers(verb, placed(0.5))
+    with pytest.raises(AcquireTimeout):
+        steps.client.lock("x", ttl=20, slow_wait=None).acquire(0.5)
+    assert steps.chores == [("x", NOW + 0.5 + 20)] * chores
 
 
 # What a request may take

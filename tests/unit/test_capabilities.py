@@ -66,3 +66,17 @@ def test_a_port_is_had_only_from_a_store_that_promises_it(port: Any, needed: Cap
             port(promised)
     else:
         assert port(promised) is promised
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "missing"),
+    [("min_hold", "5s", r"has no min_hold \(min_hold\); use local:"), ("linger", "20ms", r"has no linger.*use local:")],
+)
+def test_an_option_that_a_store_cannot_keep_is_refused_before_any_io_and_nothing_else_is(
+    option: str, value: str, missing: str
+) -> None:
+    client = leasehold.connect("redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3")
+    with pytest.raises(leasehold.UnsupportedCapability, match=missing):
+        client.lock("x", **{option: value})  # type: ignore[arg-type]
+    assert client.lock("x", **{option: 0}).name == "x"  # type: ignore[arg-type]
+    client.close()

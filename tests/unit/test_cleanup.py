@@ -179,3 +179,12 @@ def test_a_worker_whose_loop_is_shut_down_is_replaced(chores: Chores) -> None:
     with contextlib.suppress(Shut):
         run(chores.cleanup._work())
     assert chores.cleanup._worker is None
+
+
+def test_what_is_not_done_when_the_client_is_closed_is_tried_no_more(chores: Chores) -> None:
+    chores.failing["a"] = BackendUnavailable("away")
+    chores.add("a")
+    chores.add("b")
+    eventually(lambda: chores.rests() or "b" in [name for name, _ in chores.tried])
+    run(chores.cleanup.close(chores.clock.now()))
+    assert not chores.cleanup._actions, "the worker finds nothing to try after its pause"

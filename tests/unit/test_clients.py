@@ -11,6 +11,9 @@ import pytest
 
 import leasehold
 from leasehold import AcquireTimeout, ClientClosed, ConfigurationError, LossReason
+from leasehold._face.client import AsyncClient
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold._urls import find_store
 from leasehold.testing import ManualStore
 
 if TYPE_CHECKING:
@@ -193,3 +196,103 @@ def test_one_who_is_alone_gets_a_lease_of_his_own_face_from_every_call() -> None
             assert type(leases) is leasehold.LeaseSet
             assert type(leases.leases["x"]) is leasehold.Lease
             leases.release()
+
+
+@pytest.mark.parametrize(
+    ("options", "limits"),
+    [
+        ({}, [math.inf]),
+        ({"timeout": 3}, [math.inf]),
+        ({"release": True}, [5.0]),
+        ({"release": True, "timeout": 3}, [3.0]),
+    ],
+)
+def test_what_is_left_after_the_releases_has_to_end_within_the_same_time(
+    options: dict[str, Any], limits: list[float]
+) -> None:
+    store = ManualStore(autojump=None)
+    client = store.connect()
+    opened = client._twin._open()
+    closed: list[float] = []
+    plain = opened.keeper.close
+
+    async def close(limit: float = math.inf) -> None:
+        closed.append(limit - NOW)
+        await plain(limit)
+
+    opened.keeper.close = close  # type: ignore[method-assign]
+    client.close(**options)
+    assert closed == limits
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"), [({}, 5.0), ({"timeout": 3}, 3.0), ({"timeout": "200ms", "release": True}, 0.2)]
+)
+def test_a_client_of_several_loops_waits_for_the_others_no_longer_than_it_was_told(
+    options: dict[str, Any], limit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+
+    async def close_at_home(opened: list[Any], close: Any, deadline: float) -> None:
+        limits.append(round(deadline - NOW, 6))
+        for each in opened:
+            await close(each)
+
+    monkeypatch.setattr("leasehold._face.client.close_at_home", close_at_home)
+    store = ManualStore(autojump=None)
+    store.connect().close(**options)
+    assert limits == [limit]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [({}, 10.0), ({"connect_timeout": 3}, 3.0), ({"connect_timeout": "1m"}, 60.0)]
+)
+def test_a_call_without_end_tries_a_silent_store_for_as_long_as_its_client_was_told(
+    given: dict[str, Any], seconds: float
+) -> None:
+    client = AsyncClient(find_store("memory:"), ThreadRuntime(), **given)
+    assert client._open().connect_timeout == seconds
+    run(client.close())
+
+
+def test_a_forked_child_forgets_what_its_parent_has_parked_and_who_waits_there() -> None:
+    store = ManualStore(autojump=None)
+    client = store.connect()
+    opened = client._twin._open()
+    client.lock("x", linger=0.5).acquire().release()
+    local = opened.local
+    assert local is not None
+    local.queues["leasehold:y"] = object()  # type: ignore[assignment]  # a call of another thread of the parent's
+    assert list(opened.parked) == ["leasehold:x"]
+    opened.bury()
+    assert (opened.parked, local.queues) == ({}, {})
+    store.close()
+
+
+def test_a_lease_that_is_used_on_another_loop_is_named_with_its_store() -> None:
+    store = ManualStore(autojump=None)
+    opened = store.connect()._twin._open()
+    opened.home = object()
+    with pytest.raises(ConfigurationError, match="belongs to the event loop that it was acquired on") as refused:
+        opened.require_home("x")
+    assert (refused.value.name, refused.value.backend) == ("x", opened.backend.label)
+    opened.home = None
+    opened.require_home("x")
+    store.close()
+
+
+def test_what_is_parked_goes_back_within_the_time_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    async def end_parked(_: object, until: float = math.inf) -> None:
+        limits.append(until)
+
+    monkeypatch.setattr("leasehold._core.linger.end_parked", end_parked)
+    store = ManualStore(autojump=None)
+    opened = store.connect()._twin._open()
+    opened.parked["leasehold:x"] = object()  # type: ignore[assignment]
+    run(opened.close(NOW + 3))
+    assert limits == [NOW + 3]
+    store.close()

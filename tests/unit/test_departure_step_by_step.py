@@ -147,7 +147,7 @@ def test_what_fails_for_good_is_reported_and_the_others_are_given_back(steps: St
     steps.leave(5)
     failed, released = steps.seen
     assert isinstance(failed, events.ReleaseFailed)
-    assert (failed.name, failed.is_final, failed.fence) == ("a", True, first.grant.fence)
+    assert failed == events.ReleaseFailed("a", str(error), is_final=True, fence=first.grant.fence)
     assert released == events.Released("b", second.grant.fence, True)
     assert steps.pauses == []
 
@@ -158,7 +158,7 @@ def test_what_there_is_no_time_for_is_reported(steps: Steps) -> None:
     assert steps.released == []
     (failed,) = steps.seen
     assert isinstance(failed, events.ReleaseFailed)
-    assert failed.is_final
+    assert (failed.is_final, failed.error) == (True, "there was no time left for it")
 
 
 def test_holders_are_told_before_their_locks_are_given_back(steps: Steps) -> None:
@@ -212,8 +212,10 @@ def test_a_claim_in_doubt_is_withdrawn_as_well(steps: Steps, doubtful: bool) -> 
     assert steps.withdrawn == ([NOW + 5] if doubtful else [])
 
 
-@pytest.mark.parametrize("freeze", [True, False])
-def test_calls_that_wait_are_ended_or_leave_their_queues_for_good(steps: Steps, freeze: bool) -> None:
+@pytest.mark.parametrize(("freeze", "within", "until"), [(True, 5, 2.5), (False, 5, 0.7), (False, 1, 0.5)])
+def test_calls_that_wait_are_ended_or_leave_their_queues_for_good(
+    steps: Steps, freeze: bool, within: float, until: float
+) -> None:
     left: list[float] = []
     finished: list[float] = []
 
@@ -226,11 +228,11 @@ def test_calls_that_wait_are_ended_or_leave_their_queues_for_good(steps: Steps, 
     calls = steps.opened.waiting_calls
     calls.leave, calls.finish = leave, finish  # type: ignore[method-assign]
     steps.opened.close_patience = 0.7
-    steps.leave(5, freeze=freeze)
+    steps.leave(within, freeze=freeze)
     assert calls.is_frozen is freeze
     assert calls._closed is not freeze
-    assert left == ([NOW + 2.5] if freeze else [])
-    assert finished == ([] if freeze else [NOW + 0.7])
+    assert left == ([NOW + until] if freeze else [])
+    assert finished == ([] if freeze else [NOW + until])
 
 
 def test_a_departure_that_is_interrupted_goes_on_where_it_was(steps: Steps) -> None:

@@ -223,3 +223,24 @@ def test_while_the_store_is_silent_nobody_is_shown_what_it_said_before(clock: li
     assert reader.begin() is None
     assert (len(client.prefixes), reader.failures) == (2, 0)
     assert reader.read() == FleetState([state("x")], None, 1_005.0, 0.0)
+
+
+@pytest.mark.parametrize(("changed_after", "readings"), [(-0.1, 1), (0.0, 1), (0.1, 2), (0.25, 2), (0.3, 2)])
+def test_what_was_read_while_something_was_changed_is_not_good_any_more(
+    clock: list[float], changed_after: float, readings: int
+) -> None:
+    """A reading of a quarter of a second may have seen the lock before the change or after it."""
+    client = Locks([])
+
+    def passes() -> None:
+        clock[0] += 0.25
+
+    client.clock = passes
+    reader = asked(client)
+    began = clock[0]
+    reader.read()
+    clock[0] = began + changed_after
+    reader.outdate()
+    clock[0] = began + 1.0
+    reader.read()
+    assert len(client.prefixes) == readings

@@ -348,6 +348,15 @@ def test_a_wait_for_the_loss_goes_on_after_a_renewal_and_ends_with_the_news() ->
     lease.runtime.plan = [is_renewed, is_over(EXPIRED)]
     assert run(wait_lost(lease, None)) is True
     assert lease.runtime.waits == [NOW + 30, NOW + 60]
+
+    def is_woken() -> None:
+        lease.watchers[0].on_end(None)  # of one of several leases
+
+    lease = Lease(ends=NOW + 30)
+    lowered: list[bool] = []
+    lease.runtime.plan = [is_woken, lambda: lowered.append(not lease.watchers[0]._signal.is_set()), is_over(EXPIRED)]
+    assert run(wait_lost(lease, None)) is True
+    assert lowered == [True], "it waits again, and does not spin"
     lease = Lease(ends=NOW + 30)
     lease.runtime.plan = [is_over(None)]
     assert run(wait_lost(lease, None)) is False
@@ -551,3 +560,15 @@ def test_the_end_of_a_mutex_block_raises_the_loss_or_notes_it(error: Exception |
     else:
         run(mutex.__aexit__(ValueError, error, None))
         assert "lost before release (expired)" in error.__notes__[0]
+
+
+def test_a_mutex_whose_leases_are_over_is_not_locked_although_it_was_not_released() -> None:
+    first, second = Lease("a"), Lease("b")
+    lock: Any = Lock(first, second)
+    mutex = AsyncMutex(lock)
+    run(mutex.acquire())
+    run(mutex.acquire())
+    first.ends = NOW
+    assert mutex.locked(), "one of the two is held"
+    second.ends = NOW
+    assert not mutex.locked()

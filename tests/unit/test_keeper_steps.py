@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 import weakref
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -407,7 +408,10 @@ def test_a_lease_that_needs_an_earlier_look_wakes_the_worker_and_others_do_not(l
     looks.keeper._signal.clear()
     fourth = looks.lease("d", ttl=0.3, renew=False)
     assert looks.keeper._signal.is_set()
-    assert looks.keeper.tenures() == [first, second, third, fourth]
+    looks.keeper._signal.clear()
+    fifth = looks.lease("e", ttl=1.2)  # it ends later, but is to be renewed before
+    assert looks.keeper._signal.is_set()
+    assert looks.keeper.tenures() == [first, second, third, fourth, fifth]
 
 
 def test_of_a_batch_each_lease_gets_its_own_answer(looks: Looks) -> None:
@@ -627,3 +631,68 @@ def test_the_renewals_of_one_request_are_announced_with_the_fence_of_each(looks:
     looks.look(10)
     assert looks.seen == [events.Renewed("a", 11), events.Renewed("b", 12)]
     assert [each.fence for each in looks.seen] == [each.grant.fence for each in kept]  # type: ignore[attr-defined]
+
+
+def test_a_lease_that_was_passed_on_and_dropped_is_announced_with_its_own_fence_and_forgotten(looks: Looks) -> None:
+    before = looks.lease("a", fence=11)
+    looks.runtime.perform()
+    looks.look()
+    following = Tenure("a", Grant(before.grant.claim, 12, 30.0), NOW, renew=True, max_hold=None)
+    with looks.keeper.guard:
+        looks.keeper.succeed(before, following)
+    assert looks.keeper.held == 1
+    del following
+    with pytest.warns(ResourceWarning, match="the lease of 'a' with fence 12 was dropped"):
+        looks.look()
+    assert looks.seen == [events.Dropped("a", 12)]
+    assert looks.keeper.held == 0
+
+
+class Parked(Tenure):
+    """A lease that the program has released."""
+
+    __slots__ = ()
+
+    is_parked = True
+
+
+@pytest.mark.parametrize("answer", [None, BackendUnavailable("away")], ids=["confirmed", "failed"])
+@pytest.mark.parametrize("is_parked", [True, False])
+def test_renewals_of_what_the_program_has_released_are_nobodys_news(
+    looks: Looks, answer: Exception | None, is_parked: bool
+) -> None:
+    claim = Claim("a", "owner", 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("h", 1))
+    kind = Parked if is_parked else Tenure
+    tenure = kind("a", Grant(claim, 7, 30.0), NOW, renew=True, max_hold=None)
+    looks.keeper.admit(tenure)
+    tenure.batch = SimpleNamespace(until=math.inf)  # type: ignore[assignment]
+    looks.runtime.perform()
+    looks.store.answer = None if answer is None else [answer]
+    looks.look(10.0)
+    looks.runtime.perform()
+    told = [type(event) for event in looks.seen]
+    assert told == ([] if is_parked else [events.Renewed if answer is None else events.RenewalFailed])
+
+
+def test_the_time_that_a_failed_renewal_leaves_is_told_as_of_its_failure(looks: Looks) -> None:
+    tenure = looks.lease("a")
+    looks.runtime.perform()
+    looks.store.answer, looks.store.takes = BackendUnavailable("away"), 4.0
+    looks.look(10.0)
+    looks.runtime.perform()
+    (failed,) = looks.seen
+    assert isinstance(failed, events.RenewalFailed)
+    assert failed == events.RenewalFailed("a", tenure.deadline - (NOW + 14), "away", 7)
+
+
+@pytest.mark.parametrize("way", ["close", "abandon"])
+def test_what_the_program_has_released_is_not_told_of_as_held_at_the_end(looks: Looks, way: str) -> None:
+    claim = Claim("parked", "owner", 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("h", 1))
+    parked, held = Parked("parked", Grant(claim, 8, 30.0), NOW, renew=True, max_hold=None), looks.lease("held")
+    looks.keeper.admit(parked)
+    looks.runtime.perform()
+    with pytest.warns(ResourceWarning) as warned:
+        run(looks.keeper.close()) if way == "close" else looks.keeper.abandon()
+    assert ["'held'" in str(each.message) and "parked" not in str(each.message) for each in warned] == [True]
+    assert looks.seen == ([] if way == "close" else [events.Dropped("held", 7)])
+    assert parked.state is held.state is State.LOST

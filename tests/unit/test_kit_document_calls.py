@@ -324,3 +324,53 @@ def test_an_empty_record_is_a_record(store: DictDocuments, clock: HandClock) -> 
     clock.instant += 4
     reading = run(backend.read("ns:record"))
     assert (reading.record, reading.fence) == (Record("ns:record", b"", 5, 6.0), 5)
+
+
+@pytest.mark.parametrize(("left", "recheck"), [(30.0, 0.2), (0.25, 0.2), (0.05, 0.05), (0.001, 0.01)])
+def test_the_first_waiter_looks_when_the_holder_ends_if_that_is_sooner(
+    store: DictDocuments, clock: HandClock, left: float, recheck: float
+) -> None:
+    backend = open_backend(store, clock)
+    granted(run(backend.join(claim(1, ttl=30.0))))
+    clock.instant += 30.0 - left
+    first, second = run(backend.join(claim(2))), run(backend.join(claim(3)))
+    assert isinstance(first, Place)
+    assert isinstance(second, Place)
+    assert first.recheck == pytest.approx(recheck, abs=1e-6)
+    assert second.recheck == 0.2, "who is behind need not hurry"
+
+
+def test_closing_ends_its_background_work_before_its_connections(clock: HandClock) -> None:
+    order: list[str] = []
+
+    class Closing(NotifyingDocuments):
+        async def close(self) -> None:
+            order.append("documents")
+
+    backend = open_backend(Closing(clock.now), clock)
+    notifications = backend._notifications
+    assert notifications is not None
+
+    def noting(name: str) -> Any:
+        async def close() -> None:
+            order.append(name)
+
+        return close
+
+    backend._cleaner.close = noting("cleaner")  # type: ignore[method-assign]
+    notifications.close = noting("notifications")  # type: ignore[method-assign]
+    run(backend.close())
+    assert order == ["cleaner", "notifications", "documents"]
+
+
+def test_closing_ends_the_watch_of_every_name(clock: HandClock) -> None:
+    store = NotifyingDocuments(clock.now)
+    backend = open_backend(store, clock)
+    places = []
+    for key in ("ns:a", "ns:b", "ns:c"):
+        granted(run(backend.join(claim(1, key=key))))
+        places.append(run(backend.join(claim(2, key=key))))
+    assert [len(store.watches[f"lock:ns:{name}"]) for name in "abc"] == [1, 1, 1]
+    run(backend.close())
+    assert [store.watches[f"lock:ns:{name}"] for name in "abc"] == [[], [], []]
+    assert len(places) == 3

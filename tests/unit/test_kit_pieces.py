@@ -19,7 +19,7 @@ from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.kit.asyncio_waits import AsyncioWaits, close_without_loop
 from leasehold.kit.document_format import read_record, write_record
-from leasehold.kit.openings import Openings
+from leasehold.kit.openings import Openings, _Opening
 from leasehold.kit.records import KeptRecord, LocalRecords
 from leasehold.kit.rules import FENCE_KEPT
 from leasehold.kit.turns import PATIENCE, Turns
@@ -116,6 +116,10 @@ def test_closing_ends_every_wait_and_closes_what_comes() -> None:
         eventually(lambda: made.closed)
         with pytest.raises(ClientClosed):
             await openings.open(Connection, lambda late: late.close(), math.inf)
+        several: list[_Opening[Connection]] = [_Opening(runtime.signal()) for _ in range(3)]
+        openings._under_way.update(several)
+        openings.close()
+        assert all(each.over.is_set() for each in several)
 
     everywhere(program)
 

@@ -226,14 +226,21 @@ def test_who_waits_is_called_when_a_connection_is_given_back(queue: str) -> None
 def test_closing_ends_every_connection_and_every_call(when: str) -> None:
     pool = Filled(limit=1)
     connection = pool.get("a")
+    waiters = [pool.runtime.signal(), pool.runtime.signal()]
+    pool._queue.first.append(waiters[0])
+    pool._queue.rest.append(waiters[1])
     if when == "idle":
         pool.give(connection)
+        waiters[0].clear()
     elif when == "new":
         pool._new.add(connection)
         connection.slot = None
     run(pool.close())
     assert pool.interrupted == ([] if when == "idle" else [connection])
     assert connection.closed == (when == "idle")
+    assert [waiter.is_set() for waiter in waiters] == [True, True], "all that wait learn of it now"
+    pool._queue.first.clear()
+    pool._queue.rest.clear()
     pool.give(connection)
     assert connection.closed, "what is given back now is closed"
     assert pool.runtime.joined == ([NOW + CLOSE_PATIENCE] if when == "idle" else [])
@@ -288,6 +295,41 @@ def test_the_worker_closes_what_is_idle_for_too_long_and_ends_with_the_last() ->
     assert two_slot is not None
 
 
+@pytest.mark.parametrize(
+    ("idle_for", "closed"),
+    [
+        ((1.9, 1.0, 0.1), [0, 0, 0]),
+        ((2.1, 1.9, 0.1), [1, 0, 0]),
+        ((5.0, 2.5, 1.5), [1, 1, 0]),
+        ((9.0, 8.0, 7.0), [1] * 3),
+    ],
+)
+def test_the_worker_closes_those_that_have_been_idle_for_two_seconds_and_keeps_the_others_in_their_order(
+    idle_for: tuple[float, ...], closed: list[int]
+) -> None:
+    pool = Filled(limit=3)
+    connections = [pool.get(user) for user in "abc"]
+    now = NOW + 10
+    for connection, seconds in zip(connections, idle_for, strict=True):
+        pool.runtime.clock.advance(now - seconds - pool.runtime.now())
+        pool.give(connection)
+    pool._close_idle(now - LINGER)
+    assert [connection.closed for connection in connections] == closed
+    kept = [connection for connection in connections if not connection.closed]
+    assert list(pool._idle) == kept, "the longest idle first, for the next look"
+
+
+def test_a_connection_that_is_used_now_and_then_stays_open() -> None:
+    pool = Filled()
+    one = pool.get("a")
+    for _ in range(5):
+        pool.runtime.clock.advance(LINGER * 0.75)
+        pool.give(one)
+        pool._close_idle(pool.runtime.now() - LINGER)
+        assert pool.get("a") is one
+    assert one.closed == 0
+
+
 def test_maintenance_uses_a_connection_that_is_idle_and_gives_it_back_at_its_place() -> None:
     pool = Filled()
     one, two = pool.get("a"), pool.get("b")
@@ -321,6 +363,33 @@ def test_maintenance_that_fails_costs_its_connection(error: BaseException) -> No
 
 
 # The queue
+
+
+def test_a_call_in_the_queue_looks_a_last_time_at_its_deadline() -> None:
+    runtime = Runtime()
+    assert run(PoolQueue(runtime).wait_for(lambda: None, NOW + LOOK_AGAIN * 1.5)) is None
+    assert runtime.waits == [pytest.approx(NOW + LOOK_AGAIN), pytest.approx(NOW + LOOK_AGAIN * 1.5)]
+
+
+@pytest.mark.parametrize("first_waits", [0.0, STUCK * 3])
+def test_how_long_the_head_does_not_move_counts_from_when_it_became_the_head(first_waits: float) -> None:
+    """Else whoever comes to a queue that was idle for long, or long in the hands of another, would lose its place."""
+    runtime = Runtime()
+    queue = PoolQueue(runtime)
+    runtime.clock.advance(100)  # nobody has waited since it was made
+    behind, last = runtime.signal(), runtime.signal()
+    looks: list[bool] = []
+
+    def others_look() -> None:
+        queue.rest.extend([behind, last])
+        looks.append(queue._is_head(behind, queue.rest))
+        runtime.clock.advance(first_waits)
+
+    runtime.plan = [others_look]
+    assert run(queue.wait_for(lambda: "slot" if looks else None, runtime.now() + 60)) == "slot"
+    assert looks == [False]
+    assert not queue._is_head(last, queue.rest), "the second one has only just become the head"
+    assert queue._is_head(behind, queue.rest)
 
 
 def test_only_the_head_of_the_queue_looks_and_those_that_go_first_come_before() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from leasehold import BackendUnavailable, ClientClosed
 from leasehold._runtimes.threads import run
 from leasehold.kit.one_session import LOOK_AGAIN
 from leasehold.kit.pool import CLOSE_PATIENCE, LINGER
-from leasehold.kit.pool_queue import PoolQueue
+from leasehold.kit.pool_queue import PoolQueue, Slot
 from tests.unit.test_kit_pool import NOW, Connection, Filled, Runtime, Session, Upkeep, claim
 
 # The pool
@@ -322,3 +323,39 @@ def test_maintenance_that_is_not_due_sends_nothing() -> None:
     assert upkeep.ran == []
     assert one.recovered == 0
     assert session._user is None
+
+
+def test_all_who_wait_for_the_session_are_called_when_it_is_closed() -> None:
+    session = Session()
+    session.give(session.get("a"))
+    waiters = [session.runtime.signal(), session.runtime.signal(), session.runtime.signal()]
+    session._queue.first.append(waiters[0])
+    session._queue.rest.extend(waiters[1:])
+    run(session.close())
+    assert [waiter.is_set() for waiter in waiters] == [True] * 3
+
+
+def test_who_did_not_get_the_session_does_not_take_it_from_who_has_it() -> None:
+    session = Session()
+    one = session.get("a")
+    session._leave(Slot("b"))
+    with pytest.raises(BackendUnavailable):
+        session.get("b", until=session.runtime.now())
+    session.give(one)
+    assert session.get("b") is one
+
+
+def test_no_session_is_begun_after_the_end() -> None:
+    session = Session()
+    one = session.get("a")
+    session.give(one)
+
+    async def closed_meanwhile(until: float = math.inf) -> bool:
+        session.is_closed = True
+        return False
+
+    one.recovers = closed_meanwhile
+    with pytest.raises(ClientClosed) as closed:
+        session.get("a")
+    assert closed.value.backend == "the store"
+    assert (len(session.opened), one.closed) == (1, 1)

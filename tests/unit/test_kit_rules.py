@@ -418,3 +418,29 @@ def test_a_grant_that_was_passed_on_has_so_many_fences_less_behind_it() -> None:
     assert rules.renew(name, Grant(row.claim, 46, 10.0)) == rules.TAKEN
     assert rules.release(name, Grant(row.claim, 42, 10.0)) is False
     assert rules.release(name, Grant(row.claim, 45, 10.0)) is True
+
+
+def test_a_name_is_shown_as_the_kind_of_lock_that_its_holders_have_and_what_cools_as_such(
+    doors: dict[str, Door], clock: HandClock
+) -> None:
+    def claim(number: int, mode: Mode, min_hold: float = 0.0) -> Claim:
+        return Claim("ns:x", f"owner {number}", 30.0, mode, 1, min_hold, Holder("h", number))
+
+    for door in doors.values():
+        read, write = (
+            run(door.backend.join(claim(1, Mode.SHARED, 9.0))),
+            run(door.backend.join(claim(2, Mode.EXCLUSIVE))),
+        )
+        assert isinstance(read, Grant)
+        assert isinstance(write, Place)
+        state = run(door.backend.inspect("ns:x"))
+        assert (state.mode, [each.cooling for each in state.holdings]) == (Mode.SHARED, [False])
+        run(door.backend.release(read))
+        state = run(door.backend.inspect("ns:x"))
+        assert [(each.cooling, each.holder, round(each.expires_in, 3)) for each in state.holdings] == [
+            (True, Holder("h", 1), 9.0)
+        ]
+    clock.instant += 10
+    for door in doors.values():
+        state = run(door.backend.inspect("ns:x"))
+        assert state is None or (state.mode, state.holdings) == (Mode.EXCLUSIVE, ()), "only the waiter is left"

@@ -13,6 +13,7 @@ import pytest
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.kit import Worker
+from leasehold.kit.worker import _Run
 from tests.unit.planned_waits import PlannedWaits
 from tests.waiting import eventually
 
@@ -273,3 +274,20 @@ def test_a_task_that_never_took_its_first_step_leaves_nothing() -> None:
     worker.start()
     runtime.tasks[0].close()
     assert performed == []
+
+
+def test_a_forked_child_does_not_wait_for_the_task_of_its_parent() -> None:
+    joined: list[float] = []
+
+    class Task:
+        async def join(self, deadline: float) -> bool:
+            joined.append(deadline)
+            return False
+
+    for process, waits in ((os.getpid(), 1), (os.getppid(), 0)):
+        worker = Worker(ThreadRuntime(), Work(), NAME)
+        worker._run = _Run(process)
+        worker._run.task = Task()  # type: ignore[assignment]
+        run(worker.close())
+        assert len(joined) == waits
+        joined.clear()

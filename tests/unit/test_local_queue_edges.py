@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from leasehold import AcquireTimeout, OutcomeUnknown
+from leasehold import AcquireTimeout, OutcomeUnknown, events
 from leasehold._backoff import QUEUE_OR_POLL
 from leasehold._core.acquire import _Attempt
+from leasehold._core.local_acquire import LocalAttempt
 from leasehold._core.local_queue import SWEEP_AT_LEAST, LocalQueue
+from leasehold._runtimes.threads import run
+from leasehold.values import Loss, LossReason
 from tests.unit.test_calls_step_by_step import NOW, Steps, granted, placed, steps  # noqa: F401 - a fixture
 from tests.unit.test_local_queue import Scene, story
 
@@ -155,3 +158,108 @@ def test_whoever_takes_a_place_over_takes_over_all_that_is_known_of_its_claim(
     assert other._claim is claim
     assert (other._doubt, other._silent, other._traceless) == (is_known, is_known, False)
     assert one._traceless, "it is not to be withdrawn by whoever left"
+
+
+@pytest.mark.parametrize("renew", [True, False])
+def test_a_lock_that_is_not_renewed_is_not_renewed_after_a_wait_either(renew: bool) -> None:
+    @story
+    async def play(scene: Scene) -> None:
+        held = await scene.other.lock("x").acquire()
+        await scene.come(1, renew=renew)
+        await held.release()
+        lease = await scene.tasks[0]
+        assert lease._tenure.renewable is renew
+        await lease.release()
+
+    play()
+
+
+@story
+async def test_a_slow_wait_in_a_line_says_how_many_are_ahead_here_and_in_the_store(scene: Scene) -> None:
+    held = await scene.other.lock("x").acquire()
+    third = asyncio.create_task(scene.other.lock("x").acquire())
+    await scene.until(lambda: "join" in scene.calls[1:])
+    await scene.come(3, slow_wait=2.0)
+    scene.store.clock.advance(2.0)
+
+    def warned() -> list[events.Waiting]:
+        return [event for event in scene.asked if isinstance(event, events.Waiting)]
+
+    await scene.until(lambda: len(warned()) == 3)
+    assert sorted((event.ahead, event.waited) for event in warned()) == [(1, 2.0), (2, 2.0), (3, 2.0)]
+    await held.release()
+    await (await third).release()
+
+
+@story
+async def test_a_batch_is_not_passed_on_by_a_process_that_is_about_to_end(scene: Scene) -> None:
+    first = await scene.batch(3)
+    scene.client._open().waiting_calls.freeze()
+    before = len(scene.calls)
+    assert await first.release()
+    assert "release" in scene.calls[before:], "others may have it"
+    assert [task.done() for task in scene.tasks] == [True, False, False]
+    scene.client._open().waiting_calls.is_frozen = False
+
+
+class Served:
+    """A call that was served by its own process; its claim is still in the store."""
+
+    def __init__(self, *, traceless: bool, loss: Loss | None = None, fails: BaseException | None = None) -> None:
+        self.notes: list[str] = []
+        self._traceless = traceless
+        self._fails = fails
+        self._claim = "claim"
+        self._runtime: Any = SimpleNamespace(shielded=self._shielded)
+        self._opened: Any = SimpleNamespace(
+            keeper=SimpleNamespace(decide=lambda _: loss), events=SimpleNamespace(listeners=())
+        )
+
+    async def _shielded(self, operation: Any) -> Any:
+        self.notes.append("shielded")
+        return await operation()
+
+    async def _withdraw(self, claim: object) -> None:
+        self.notes.append(f"withdraw {claim}")
+        if self._fails is not None:
+            raise self._fails
+
+    def leave(self, _: object) -> None:
+        self.notes.append("leave")
+
+
+@pytest.mark.parametrize(
+    ("facts", "notes", "is_held"),
+    [
+        ({"traceless": True}, ["leave"], True),
+        ({"traceless": False}, ["leave", "withdraw claim"], True),
+        ({"traceless": True, "loss": Loss(LossReason.EXPIRED)}, ["leave", "give back"], False),
+        ({"traceless": False, "loss": Loss(LossReason.EXPIRED)}, ["leave", "withdraw claim", "give back"], False),
+    ],
+)
+def test_a_call_that_was_served_leaves_no_place_behind_and_does_not_use_what_is_over(
+    facts: dict[str, Any], notes: list[str], is_held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, tenure = Served(**facts), object()
+
+    async def give_back(_: object, what: object) -> None:
+        assert what is tenure
+        call.notes.append("give back")
+
+    monkeypatch.setattr("leasehold._core.local_acquire.give_back", give_back)
+    monkeypatch.setattr("leasehold._core.local_acquire.is_logged", lambda _: False)
+    picked = run(LocalAttempt._pick_up(call, call, tenure))  # type: ignore[arg-type]
+    assert picked is (tenure if is_held else None)
+    assert call.notes == notes
+
+
+def test_a_call_that_is_interrupted_when_it_was_served_gives_the_lock_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    call, tenure = Served(traceless=False, fails=KeyboardInterrupt()), object()
+
+    async def give_back(_: object, what: object) -> None:
+        call.notes.append("give back")
+
+    monkeypatch.setattr("leasehold._core.local_acquire.give_back", give_back)
+    with pytest.raises(KeyboardInterrupt):
+        run(LocalAttempt._pick_up(call, call, tenure))  # type: ignore[arg-type]
+    assert call.notes == ["leave", "withdraw claim", "shielded", "give back"]

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import leasehold
+from leasehold._core.tenure import Tenure
 from leasehold._face.lock_spec import LockOptions, LockSpec
+from leasehold._record import replace
 from leasehold.errors import ConfigurationError
 from leasehold.values import Mode
 
@@ -90,3 +92,23 @@ def test_a_word_of_another_library_is_explained_for_every_kind_of_lock(make: str
 def test_a_shortest_hold_above_the_longest_is_refused() -> None:
     with leasehold.connect("memory://") as client, pytest.raises(ConfigurationError, match="make it shorter"):
         client.lock("x", min_hold=10, max_hold=5)
+
+
+@pytest.mark.parametrize(
+    ("change", "in_batches"),
+    [
+        ({}, True),
+        ({"max_hold": 9.0, "group": "g", "slow_wait": 2.0, "linger": 0.1}, True),
+        ({"renew": False}, False),
+        ({"min_hold": 1.0}, False),
+        ({"reentrant": True}, False),
+        ({"mode": Mode.SHARED}, False),
+        ({"mode": Mode.PERMIT}, False),
+        ({"fair": "strict"}, False),
+        ({"make_tenure": Tenure}, False),
+    ],
+)
+def test_only_a_plain_lock_is_passed_on_between_the_calls_of_a_client(change: dict[str, Any], in_batches: bool) -> None:
+    """A term of an election, for one, ends earlier than its grant."""
+    with leasehold.connect("memory://") as client:
+        assert replace(client.lock("x")._twin._spec, **change).in_batches is in_batches

@@ -207,6 +207,16 @@ def test_the_lease_is_put_where_the_caller_left_it_out(
     assert NameTemplate("x", without).with_lease((7,), {}, "ours") == {}
 
 
+def test_a_name_is_made_of_public_attributes_and_items_whatever_is_within_their_names() -> None:
+    def ship(order: Any, by_day: dict[str, int]) -> None: ...
+
+    template = NameTemplate("{order.customer_id}:{order.line_items[0]}:{by_day[_id]}", ship)
+    assert template.name((SimpleNamespace(customer_id=7, line_items=[8]), {"_id": 9}), {}) == "7:8:9"
+    for field in ("order._id", "order.customer_id._id", "order.line_items[0].__class__"):
+        with pytest.raises(ConfigurationError, match="private attribute"):
+            NameTemplate(f"{{{field}}}", ship).name((SimpleNamespace(customer_id=7, line_items=[8], _id=1), {}), {})
+
+
 class Face:
     """Both faces as one: `call` decorates a function and calls it."""
 

@@ -7,7 +7,7 @@ import dataclasses
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -132,3 +132,14 @@ def test_a_program_that_locks_loads_nothing_that_it_does_not_use(tmp_path: Path)
     words = [sys.executable, "-c", script, url]
     loaded = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     assert {"dataclasses", "inspect", "logging", "asyncio", "json", "pathlib", "difflib"} & set(loaded) == set()
+
+
+def test_a_record_that_compares_in_its_own_way_is_hashed_as_a_dataclass_would_be() -> None:
+    def made(decorator: Any, **options: bool) -> Any:
+        body = {"__annotations__": {"x": "int"}, "__eq__": lambda *_: True, "__hash__": None}  # as a class statement
+        return decorator(**options)(type("Made", (), body))
+
+    for options in ({"frozen": True}, {"unsafe_hash": True}, {}):
+        ours, theirs = made(record, **options), made(dataclasses.dataclass, **options)
+        assert (ours.__hash__ is None) == (theirs.__hash__ is None) == (not options)
+        assert ours(1) == ours(2)

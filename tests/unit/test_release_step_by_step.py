@@ -246,3 +246,36 @@ def test_a_release_that_comes_after_the_end_of_the_lease_says_that_it_was_lost(s
     steps.store.clock.advance(lease._twin._tenure.deadline - steps.store.clock.now() + late)
     assert lease.release()
     assert (lease.loss and lease.loss.reason) == (LossReason.EXPIRED if late >= 0 else None)
+
+
+@pytest.mark.parametrize("answer", [False, True, Loss(LossReason.BROKEN, "by hand")], ids=["gone", "freed", "broken"])
+def test_a_release_that_the_background_overtakes_says_that_it_was_freed_and_says_so_once(
+    steps: Steps, answer: bool | Loss
+) -> None:
+    assert isinstance(steps.release(AWAY), BackendUnavailable)
+    del steps.seen[:]
+
+    async def overtaken(*_: object) -> bool | Loss:
+        steps.tenure.freed = True  # by the background, while this request was under way
+        return answer
+
+    backend: Any = steps.opened.backend
+    backend.release = overtaken
+    assert steps.lease.release() is True
+    assert steps.seen[-1] == events.Released("x", steps.fence, True)
+    assert steps.tenure.freed is (answer is True), "it is reported by one call"
+
+
+@pytest.mark.parametrize("is_parked", [True, False])
+def test_what_goes_back_in_the_background_is_announced_unless_the_program_had_released_it_before(
+    steps: Steps, is_parked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps.release(AWAY)
+    del steps.seen[:]
+    monkeypatch.setattr("leasehold._core.tenure.Tenure.is_parked", is_parked)
+    ((name, perform, _),) = steps.background
+    steps.script = [True]
+    run(perform(NOW + 3))
+    assert name == "x"
+    assert steps.seen == [events.Released("x", steps.fence, True)] * (not is_parked)
+    assert steps.untils[-1] == NOW + 3

@@ -444,3 +444,18 @@ def test_every_task_is_named_after_what_it_does() -> None:
 
     asyncio.run(main())
     assert [names[0], names[1], names[3]] == ["leasehold keeper of x", "leasehold closing", "leasehold clean-up"]
+
+
+def test_what_fails_at_home_is_waited_for_no_longer_than_it_runs() -> None:
+    runtime = AsyncioRuntime()
+
+    async def operation() -> None:
+        raise LookupError
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)
+        at_home = runtime.at_home(loop, operation, runtime.now() + 3600)
+        assert await asyncio.wait_for(at_home, 60) is True
+
+    asyncio.run(main())

@@ -338,6 +338,42 @@ def test_scatter_over_asyncio_starts_requests_without_a_task_for_each() -> None:
     asyncio.run(main())
 
 
+class Held:
+    """Requests that the test answers itself."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[object], None] | None = None
+
+    async def perform(self) -> object:
+        raise AssertionError("a request that can be started is started")
+
+    def start(self, done: Callable[[object], None]) -> None:
+        self.answer = done
+
+
+def test_an_answer_that_comes_after_the_round_is_not_among_its_answers() -> None:
+    """The round was decided without it."""
+
+    async def by_start() -> None:
+        runtime = AsyncioRuntime()
+        late = Held()
+        answers = await runtime.scatter([Started(0, "yes"), Started(0, "yes"), late], majority, runtime.now() + 30)
+        assert late.answer is not None
+        late.answer("no")
+        assert list(answers) == ["yes", "yes", None]
+
+    async def by_task() -> None:
+        runtime = AsyncioRuntime()
+        requests = [Answer(runtime, 0, "yes"), Answer(runtime, 0, "yes"), Answer(runtime, 0.02, "late")]
+        answers = await runtime.scatter(requests, majority, runtime.now() + 30)
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
+        assert list(answers) == ["yes", "yes", None]
+
+    asyncio.run(by_start())
+    asyncio.run(by_task())
+
+
 @pytest.mark.parametrize(
     ("delays", "answers", "enough"),
     [

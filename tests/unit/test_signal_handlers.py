@@ -157,3 +157,56 @@ def test_a_signal_that_finds_a_handler_of_the_system_ends_the_program_by_it(monk
     assert sent == [ONE]
     assert signal.getsignal(ONE) == before == signal.SIG_DFL
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("timeout", "modules", "waits", "at_exit"),
+    [
+        (5.0, ("shop.orders",), 5.0, False),
+        (5.0, ("leasehold._core.keeper",), signals.MOMENT, True),
+        (0.1, ("leasehold._core.keeper",), 0.1, False),
+        (0.1, ("shop.orders",), 0.1, False),
+    ],
+)
+def test_a_program_stands_still_for_a_moment_inside_this_library_and_for_its_time_elsewhere(
+    client: Client,
+    seen: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    timeout: float,
+    modules: tuple[str, ...],
+    waits: float,
+    at_exit: bool,
+) -> None:
+    """The store is silent: after its time the program ends by the signal, also when that is shorter than a moment."""
+    waited: list[float] = []
+    registered: list[tuple[Any, ...]] = []
+    leaving = client.release_on_signals([ONE], timeout=timeout)
+    runtime: Any = leaving._runtime
+
+    async def wait(_: object, deadline: float) -> bool:
+        waited.append(round(deadline - runtime.now(), 6))
+        return False
+
+    monkeypatch.setattr(runtime, "wait", wait)
+    monkeypatch.setattr(runtime, "spawn", lambda work, _: work.close())
+    monkeypatch.setattr("atexit.register", lambda *what: registered.append(what))
+    leaving._handle(ONE, frames(*modules))
+    assert waited == [waits]
+    assert [number for number, _ in seen] == ([] if at_exit else [ONE])
+    assert [(what[1], round(what[2] - runtime.now(), 6)) for what in registered] == [(ONE, timeout)] * at_exit
+    leaving()
+
+
+def test_calls_that_wait_on_any_loop_learn_of_the_end_when_the_signal_is_passed_on(
+    client: Client, seen: list[Any]
+) -> None:
+    closed: list[str] = []
+
+    def opened(name: str) -> Any:
+        return SimpleNamespace(waiting_calls=SimpleNamespace(close=lambda: closed.append(name)))
+
+    leaving = client.release_on_signals([ONE])
+    leaving._opened = [opened("a"), opened("b"), opened("c")]
+    leaving._pass_on(ONE)
+    assert closed == ["a", "b", "c"]
+    assert [number for number, _ in seen] == [ONE]

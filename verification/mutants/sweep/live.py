@@ -28,6 +28,7 @@ class Loaded:
             name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
             importlib.import_module(f"leasehold.{name}" if name != "__init__" else "leasehold")
         self._functions: dict[tuple[str, str, int], list[FunctionType]] = {}
+        gc.unfreeze()  # what was collected of tests is frozen, and would not be found: see tests/conftest.py
         for one in gc.get_objects():
             if type(one) is FunctionType and (code := one.__code__).co_filename.startswith(root):
                 key = (code.co_filename, code.co_qualname, code.co_firstlineno)
