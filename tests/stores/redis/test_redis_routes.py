@@ -553,5 +553,6 @@ def test_new_map_of_the_slots_replaces_the_old_one() -> None:
     other = b"leasehold:{elsewhere}"
     topology = Cluster([ONE], "redis://x")
     topology.moved(slot_of(other), ONE)
-    run(topology.find(Wire(h1=[[[[SLOT, SLOT, [b"h2", 7001]]]]]), KEY))
+    wire: Any = Wire(h1=[[[[SLOT, SLOT, [b"h2", 7001]]]]])
+    run(topology.find(wire, KEY))
     assert (topology.known(KEY), topology.known(other)) == (TWO, None)
