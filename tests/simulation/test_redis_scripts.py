@@ -225,6 +225,14 @@ def test_grant_that_is_asked_for_again_starts_anew(lock: Lock) -> None:
     assert lock.acquire("a")[0] == 0, "a broken one is not granted again"
 
 
+@pytest.mark.parametrize("mode", ["x", "s"])
+def test_grant_that_is_asked_for_again_says_again_that_the_last_holder_vanished(lock: Lock, mode: str) -> None:
+    granted(lock)
+    lock.pass_time(10_001)
+    fence = granted(lock, "b", mode=mode)[1]
+    assert lock.acquire("b", mode=mode)[:3] == [1, fence, 1], "the first answer may have been lost"
+
+
 def test_share_that_is_asked_for_again_starts_anew(lock: Lock) -> None:
     fence = granted(lock, mode="s")[1]
     lock.pass_time(4_000)
@@ -234,6 +242,19 @@ def test_share_that_is_asked_for_again_starts_anew(lock: Lock) -> None:
     granted(lock, "b", mode="s")
     assert lock.break_("a", fence, now=False) == 1
     assert lock.acquire("a", mode="s")[0] == 0
+
+
+@pytest.mark.parametrize("mode", ["x", "s"])
+@pytest.mark.parametrize("step", ["0", "1"])
+def test_late_copy_of_a_claim_that_was_released_gets_neither_the_lock_nor_a_place(
+    lock: Lock, mode: str, step: str
+) -> None:
+    fence = granted(lock, mode=mode, min_hold=3_000)[1]
+    assert lock.release("a", fence) == 1
+    lock.pass_time(1_000)
+    assert lock.acquire("a", step, mode=mode, min_hold=3_000) == [0, 0, 2_000, b"about a", 0]
+    assert lock.left("h") == 2_000, "it is kept for its min_hold, and no longer"
+    assert lock.do("ZCARD", "q") == 0
 
 
 def test_claim_that_was_withdrawn_is_refused_for_as_long_as_its_mark_stays(lock: Lock) -> None:
@@ -246,6 +267,28 @@ def test_claim_that_was_withdrawn_is_refused_for_as_long_as_its_mark_stays(lock:
 
 
 # --- the queue
+
+
+def test_turn_on_a_free_lock_is_no_grant_for_a_claim_without_a_place(lock: Lock) -> None:
+    assert lock.acquire("a", "2") == [0, 0, -2, b"", 0], "it was passed over, and has to learn that"
+    assert lock.do("GET", "h") is None
+
+
+def test_late_copy_of_a_first_request_does_not_change_how_a_waiter_is_called_nor_for_how_long(lock: Lock) -> None:
+    granted(lock, ttl=60_000)
+    lock.acquire("b", "1", 6_000, "gthere")
+    line = lock.do("HGET", "w", "b")
+    lock.pass_time(1_000)
+    assert lock.acquire("b", "0", 0, "") == [0, 1, 59_000, b"about a", 0]
+    assert lock.do("HGET", "w", "b") == line
+
+
+def test_refusal_counts_the_waiters_that_are_left_when_dead_ones_are_gone(lock: Lock) -> None:
+    granted(lock, mode="s", ttl=60_000)
+    lock.acquire("dead", "1", 1_000, "g1")
+    lock.acquire("b", "1", 6_000, "g2")
+    lock.pass_time(2_000)
+    assert lock.acquire("c")[:2] == [0, 1]
 
 
 def test_place_is_kept_by_asking_and_lost_by_silence(lock: Lock) -> None:
@@ -306,14 +349,66 @@ def test_hand_over_after_a_holder_vanished_says_so_and_keeps_no_fences(lock: Loc
     assert lock.state["a"] == "1"
 
 
-def test_waiter_that_only_wakes_is_told_and_asks(lock: Lock) -> None:
+@pytest.mark.parametrize(
+    ("ttl", "silent", "handed"), [(30_000, 3_001, 30_000), (30_000, 3_002, 3_001), (2_000, 3_002, 2_000)]
+)
+def test_waiter_that_missed_its_recheck_is_handed_a_window_only(lock: Lock, ttl: int, silent: int, handed: int) -> None:
     fence = granted(lock)[1]
-    lock.acquire("b", "1", 6_000, "wthere")
+    lock.acquire("b", "1", 6_002, "gthere", ttl=ttl)
+    lock.pass_time(silent)
     lock.release("a", fence)
-    assert lock.published == [("PUBLISH", "there", ["w", "b"])]
+    assert lock.published[0][2][5] == str(handed)
+    assert lock.left("h") == handed, "what it was told is what it has"
+
+
+def test_place_ends_in_the_very_millisecond(lock: Lock) -> None:
+    fence = granted(lock)[1]
+    lock.acquire("b", "1", 6_000, "gthere")
+    lock.pass_time(6_000)
+    lock.release("a", fence)
+    assert lock.published == []
+    assert (lock.do("ZCARD", "q"), lock.do("GET", "h")) == (0, None)
+
+
+@pytest.mark.parametrize("how", ["gthere", ""], ids=["by a message", "by asking"])
+def test_fence_of_a_waiter_is_above_what_its_client_has_seen(lock: Lock, how: str) -> None:
+    first = granted(lock)[1]
+    seen = lock.now_us + 5_000_000
+    lock.acquire("b", "1", 6_000, how, hint=seen)
+    lock.pass_time(1_000)
+    lock.release("a", first)
+    assert lock.acquire("b", "2", 6_000, how, hint=seen)[:2] == [1, seen + 1]
+
+
+def test_readers_that_are_let_in_together_learn_once_that_the_writer_vanished(lock: Lock) -> None:
+    granted(lock, ttl=2_000)
+    for reader in ("r1", "r2"):
+        lock.acquire(reader, "1", 6_000, f"g{reader}", mode="s")
+    lock.pass_time(2_001)
+    lock.acquire("c")
+    assert [(words[1], words[4]) for _, _, words in lock.published] == [("r1", "1"), ("r2", "0")]
+    assert "l" not in lock.state
+
+
+def test_what_was_of_the_last_holder_is_forgotten_where_the_next_one_has_to_ask(lock: Lock) -> None:
+    fence = granted(lock)[1]
+    lock.acquire("b", "1", 6_000, "")
+    lock.break_("a", fence, now=False)
+    assert lock.release("a", fence) == [2, b"stuck"]
+    assert not {"o", "b", "d"} & lock.state.keys()
+    got = lock.acquire("b", "2", 6_000, "")
+    assert lock.renew("b", got[1]) == [1], "the break was of the holder before"
+
+
+@pytest.mark.parametrize(("how", "command"), [("w", "PUBLISH"), ("W", "SPUBLISH")])
+def test_waiter_that_only_wakes_is_told_and_asks(lock: Lock, how: str, command: str) -> None:
+    fence = granted(lock)[1]
+    lock.acquire("b", "1", 6_000, f"{how}there")
+    lock.release("a", fence)
+    assert lock.published == [(command, "there", ["w", "b"])]
     assert lock.do("GET", "h") is None
     assert lock.acquire("c")[0] == 0
-    got = lock.acquire("b", "2", 6_000, "wthere")
+    got = lock.acquire("b", "2", 6_000, f"{how}there")
     assert (got[0], got[5], got[6]) == (1, 0, SPARE)
     assert lock.do("ZCARD", "q") == 0
 
@@ -694,6 +789,13 @@ def test_raised_fence_is_kept_until_a_day_after_its_own_time(lock: Lock) -> None
     assert low.left("s") == DAY
 
 
+def test_raised_fence_does_not_shorten_what_is_known_of_a_long_lease(lock: Lock) -> None:
+    granted(lock, ttl=3 * DAY)
+    assert lock.left("s") == 4 * DAY
+    lock.call(script("raise_fence"), KEYS, lock.now_us + 1)
+    assert lock.left("s") == 4 * DAY
+
+
 @pytest.mark.parametrize("how", ["at once", "the long way", "shared", "handed over", "after a withdrawal"])
 def test_raised_fence_is_kept_as_long_whoever_is_granted_next(lock: Lock, how: str) -> None:
     """A name that forgot it would give out lower fences, and the resources that saw the higher one refuse them."""
@@ -715,6 +817,13 @@ def test_raised_fence_is_kept_as_long_whoever_is_granted_next(lock: Lock, how: s
     assert lock.left("s") >= 6 * DAY
 
 
+def test_reading_under_a_higher_fence_does_not_end_a_record_that_lasts_longer(lock: Lock) -> None:
+    fence = lock.now_us
+    assert lock.call(script("write_record"), ["r"], "value", fence, 3 * DAY) == 1
+    assert lock.call(script("read_record"), ["r"], fence + 1)[:3] == [b"value", 3 * DAY, fence + 1]
+    assert lock.left("r") == 4 * DAY
+
+
 def test_record_is_there_for_its_ttl_and_its_fence_for_a_day_longer(lock: Lock) -> None:
     fence = lock.now_us
     assert lock.call(script("write_record"), ["r"], "value", fence, 5_000) == 1
@@ -723,7 +832,7 @@ def test_record_is_there_for_its_ttl_and_its_fence_for_a_day_longer(lock: Lock) 
     lock.pass_time(4_999)
     assert lock.call(script("read_record"), ["r"], 0) == [b"same", 1, fence, lock.now_us]
     lock.pass_time(1)
-    assert lock.call(script("read_record"), ["r"], 0)[1:] == [0, fence, lock.now_us]
+    assert lock.call(script("read_record"), ["r"], 0) == [None, 0, fence, lock.now_us]
     assert lock.left("r") == DAY
     ahead = fence + 2 * DAY * 1000
     assert lock.call(script("read_record"), ["r"], ahead)[2] == ahead
@@ -732,3 +841,76 @@ def test_record_is_there_for_its_ttl_and_its_fence_for_a_day_longer(lock: Lock) 
     assert lock.call(script("write_record"), ["r"], "value", ahead, 5_000) == 1
     assert lock.left("r") == 3 * DAY - 5_000
     assert lock.call(script("read_record"), ["r"], ahead)[0] == b"value"
+
+
+# --- what a break and a release leave
+
+
+def test_grant_after_a_broken_one_that_was_released_at_once_is_not_broken(lock: Lock) -> None:
+    fence = granted(lock)[1]
+    lock.break_("a", fence, now=False)
+    assert lock.release("a", fence) == [2, b"stuck"]
+    assert "b" not in lock.state
+    assert lock.renew("b", granted(lock, "b")[1]) == [1]
+
+
+@pytest.mark.parametrize(("mode", "behind"), [("x", 0), ("x", 3), ("s", 0)])
+def test_release_of_a_broken_grant_that_is_kept_for_min_hold_is_answered_alike_again(
+    lock: Lock, mode: str, behind: int
+) -> None:
+    fence = granted(lock, step="0:8", mode=mode, min_hold=3_000)[1] + behind
+    lock.break_("a", fence, now=False)
+    assert lock.release("a", fence) == [2, b"stuck"]
+    assert lock.release("a", fence) == [2, b"stuck"]
+    assert lock.acquire("a", "1", mode=mode)[0] == 0, "a late copy of its claim gets no place"
+    (holder,) = lock.inspect()[1]
+    assert (int(holder[2]), holder[5], holder[6]) == (fence, b"stuck", b"1")
+
+
+def test_share_that_was_released_is_neither_renewed_nor_withdrawn_before_its_min_hold_is_over(lock: Lock) -> None:
+    fence = granted(lock, mode="s", min_hold=3_000)[1]
+    lock.release("a", fence)
+    assert lock.renew("a", fence) == [0]
+    lock.withdraw("a")
+    assert lock.left("h") == 3_000
+
+
+def test_details_of_a_share_go_with_it_whatever_became_of_it(lock: Lock) -> None:
+    fence = granted(lock, mode="s", min_hold=1_000)[1]
+    granted(lock, "b", mode="s", ttl=60_000)
+    lock.break_("a", fence, now=False)
+    lock.release("a", fence)
+    lock.pass_time(1_001)
+    lock.acquire("c")
+    assert {name[:2] for name in lock.fields("d")} == {"b:"}
+
+
+def test_withdrawal_of_a_share_lets_the_next_in(lock: Lock) -> None:
+    granted(lock, mode="p", kind=1)
+    lock.acquire("b", "1", 6_000, "gthere", mode="p", kind=1)
+    lock.withdraw("a")
+    assert [words[:2] for _, _, words in lock.published] == [["g", "b"]]
+
+
+def test_withdrawal_of_what_was_broken_at_once_keeps_the_reason_for_as_long_as_its_mark(lock: Lock) -> None:
+    fence = granted(lock)[1]
+    lock.break_("a", fence, now=True)
+    lock.withdraw("a", 60_000)
+    assert lock.left("x:a") == 60_000
+    assert lock.release("a", fence) == [2, b"stuck"]
+
+
+def test_reason_of_a_break_at_once_is_told_under_every_fence_behind_that_of_the_grant(lock: Lock) -> None:
+    fence = granted(lock, step="0:8")[1]
+    lock.break_("a", fence, now=True)
+    assert lock.renew("a", fence + 3) == lock.release("a", fence + 3) == [2, b"stuck"]
+    assert lock.renew("a", fence - 1) == [0], "it is about another grant"
+    lock.do("SET", "x:a", "bof an earlier version")
+    assert lock.renew("a", fence) == [2, b"of an earlier version"]
+
+
+def test_renewal_does_not_forget_a_fence_that_was_raised_far_ahead(lock: Lock) -> None:
+    fence = granted(lock)[1]
+    lock.do("HSET", "s", "f", fence + 7 * DAY * 1000)
+    lock.renew("a", fence)
+    assert lock.left("s") == 8 * DAY

@@ -321,6 +321,18 @@ def test_rights_are_judged_by_what_a_dry_run_answers(acl: Any, level: Level, wor
     assert (finding.level, words in finding.found) == (level, True), finding
 
 
+def test_command_that_the_server_has_not_does_not_hide_the_denied_ones_after_it() -> None:
+    def answer(command: tuple[str, ...]) -> str:
+        if command[1] == "WHOAMI":
+            return "worker"
+        if command[3] == "EVALSHA":
+            raise BackendRejected("ERR Command 'EVALSHA' not found")
+        return "denied" if command[3] == "ZSCORE" else "OK"
+
+    _, finding = run(rights(healthy(ACL=answer), "leasehold:", sharded=False))
+    assert (finding.level, finding.found) == (PROBLEM, "account 'worker' may not use ZSCORE")
+
+
 def test_only_the_denied_commands_are_named_with_the_order_that_allows_them() -> None:
     def answer(command: tuple[str, ...]) -> bytes:
         if command[1] == "WHOAMI":

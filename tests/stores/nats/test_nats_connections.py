@@ -625,6 +625,28 @@ def test_a_task_that_is_cancelled_leaves_the_connection_to_the_others(server: Sc
     asyncio.run(main())
 
 
+def test_a_task_that_is_cancelled_while_its_watch_begins_leaves_no_watch(server: ScriptedServer) -> None:
+    pings: list[Link] = []
+
+    async def main() -> None:
+        wire = asyncio_wire.AsyncioWire(options(server), asyncio_runtime())
+        await ask(wire, "a")
+        server.on_ping = pings.append
+        watching = asyncio.create_task(wire.watch("told.a", lambda: None))
+        while not pings:
+            await asyncio.sleep(0.001)
+        assert len(wire._watches) == 1
+        watching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await watching
+        assert len(wire._watches) == 0
+        while not any(line.startswith("UNSUB") for line in server.links[0].lines):
+            await asyncio.sleep(0.001)
+        await wire.close()
+
+    asyncio.run(main())
+
+
 def test_a_task_with_little_time_does_not_take_the_connection_from_the_others(server: ScriptedServer) -> None:
     held: list[tuple[Link, str, str]] = []
     server.script = lambda link, subject, reply, _: held.append((link, subject, reply))

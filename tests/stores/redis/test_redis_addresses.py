@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -11,6 +11,7 @@ from leasehold._backends.redis.store import adopt
 from leasehold._backends.redis.topology import OneServer
 from leasehold._backends.redis.wire import Node
 from leasehold._urls import find_store
+from leasehold.errors import ConfigurationError
 
 OWN = pytest.mark.parametrize("module", ["redis", "redis.asyncio"])
 
@@ -150,3 +151,30 @@ def test_client_of_a_cluster_gives_its_servers_and_what_a_connection_takes(secur
     assert (made.username, made.password, made.client_name, made.socket_timeout) == ("ana", "pw", "me", 7.0)
     if secure:
         assert (made.ca_certs, made.certfile, made.keyfile) == ("ca.pem", "c.pem", "k.pem")
+
+
+class Pool:
+    """Of a client whose connections are of another make."""
+
+    class connection_class:
+        """Not one of redis-py's."""
+
+    connection_kwargs: ClassVar[dict[str, Any]] = {}
+
+
+class Strange:
+    """A client with such a pool."""
+
+    connection_pool = Pool()
+
+
+@pytest.mark.parametrize(
+    ("client", "why"),
+    [
+        (object(), "pass a redis-py client or a URL"),
+        (Strange(), "cannot lock over a connection_class: pass a URL, or a client with redis-py's own connections"),
+    ],
+)
+def test_client_of_another_make_is_refused_with_what_to_pass_instead(client: object, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        adopt(client, {})

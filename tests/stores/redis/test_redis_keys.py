@@ -9,6 +9,7 @@ from redis.crc import key_slot
 
 from leasehold._backends.redis.keys import Names, glob_escaped
 from leasehold._backends.redis.scripts import script
+from leasehold.kit.pauses import OWNER as PAUSED
 
 names = st.text(min_size=1, max_size=40).map(lambda name: f"app:{name}")
 
@@ -82,3 +83,26 @@ def test_a_script_is_whole_and_documents_what_it_takes(name: str) -> None:
     for word in ("KEYS", "ARGV", "Reply"):
         assert word in header
     assert len(script(name).digest) == 40
+
+
+NAMES = ["a", "50%", "a%7Db", "a%257Db", "{x}", "}a{", "a}b"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_list_finds_the_name_behind_holders_waiters_and_a_pause_and_behind_nothing_else(name: str) -> None:
+    names = Names("app:", compat=False)
+    base = names.keys(f"ns:{name}").base
+    assert [names.key_of(base + part, "ns:") for part in ("", ":q", f":x:{PAUSED}")] == [f"ns:{name}"] * 3
+    assert {names.key_of(base + part, "ns:") for part in (":s", ":w", ":z", ":d", ":r", ":x:someone")} == {None}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_list_in_compat_mode_finds_the_name_behind_our_own_keys_only(name: str) -> None:
+    names = Names("app:", compat=True)
+    keys = names.keys(f"ns:{name}")
+    assert keys.slot_key == f"app:{name}".encode()
+    for part in (":s", ":q", f":x:{PAUSED}"):
+        assert names.key_of(keys.base + part, f"ns:{name}") == f"ns:{name}"
+        assert names.key_of(keys.base + part, "ns:another") is None
+    assert {names.key_of(keys.base + part, "ns:") for part in ("", ":w", ":z", ":d", ":x:someone")} == {None}
+    assert names.pattern("ns:anything") == r"leasehold:{*"

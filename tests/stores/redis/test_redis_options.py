@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import ssl
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ def test_options_have_their_defaults() -> None:
     [
         ("prefix=mine:", "prefix", "mine:"),
         ("prefix=", "prefix", ""),
+        (f"prefix={'x' * 128}", "prefix", "x" * 128),
         ("compat=yes&prefix=x", "prefix", "x"),
         ("acks=2", "acks", 2),
         ("acks_timeout=50ms", "acks_timeout", 0.05),
@@ -83,6 +85,13 @@ def test_options_are_read(query: str, name: str, value: object) -> None:
         ("redis+cluster://h/1", "a Cluster has one database, 0"),
         ("redis+sentinel://h/s/1", r"the database is an option: \?db=1"),
         ("redis://h?retry=1", "has no option 'retry'"),
+        ("redis://h1,h2,h3", "redis: takes one host, and this URL names 3"),
+        ("unix://h/run/x.sock", "takes the path of a socket: unix:///run/redis.sock"),
+        ("unix://", "takes the path of a socket"),
+        ("unix:///run/x.sock?ssl_ciphers=x", "unix: has no option 'ssl_ciphers'"),
+        ("redis+sentinel://h1,h2", "needs the name of the service: redis[+]sentinel://h1,h2,h3/mymaster"),
+        (f"redis://h?prefix={'x' * 129}", "prefix must be at most 128 printable characters"),
+        ("redis://h?prefix=a%0Ab", "prefix must be at most 128 printable characters, not 'a.nb'"),
     ],
 )
 def test_bad_options_are_refused_with_what_to_write_instead(url: str, why: str) -> None:
@@ -109,6 +118,25 @@ def test_names_for_tls_are_mapped_to_those_of_redis_py() -> None:
     nameless = connection("redis+cluster://h?tls=1&ssl_check_hostname=no")
     assert nameless.cert_reqs == ssl.CERT_REQUIRED
     assert not nameless.check_hostname
+
+
+@pytest.mark.parametrize(
+    ("query", "hands_over"),
+    [("", True), ("?prefix=a&acks_timeout=3", True), ("?compat=1", False), ("?acks=1", False), ("?strict=1s", False)],
+)
+def test_release_makes_the_next_waiter_the_holder_where_nothing_has_to_be_proved(query: str, hands_over: bool) -> None:
+    assert store(f"redis://h{query}").options.hands_over is hands_over
+
+
+@pytest.mark.parametrize("missing", [("redis",), ("hiredis",), ("redis", "hiredis")])
+def test_driver_that_is_missing_is_named_with_how_to_install_it(
+    missing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in missing else find(name))
+    with pytest.raises(leasehold.ConfigurationError) as caught:
+        store("redis://h")
+    assert str(caught.value).startswith(f"the redis store needs {' and '.join(missing)}, which is not installed: pip")
 
 
 def test_sentinels_have_credentials_of_their_own() -> None:

@@ -10,7 +10,14 @@ import pytest
 
 from leasehold._backends.redis.calls import pack
 from leasehold._backends.redis.router import MOST_DETOURS, SLOT_PAUSE, Router
-from leasehold._backends.redis.topology import DISCOVERY_TIMEOUT, LEAST_SHARE, Cluster, SentinelGroup, slot_of
+from leasehold._backends.redis.topology import (
+    DISCOVERY_TIMEOUT,
+    LEAST_SHARE,
+    Cluster,
+    OneServer,
+    SentinelGroup,
+    slot_of,
+)
 from leasehold._backends.redis.wire import Node
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
@@ -511,3 +518,41 @@ def test_closed_client_is_no_answer_to_one_of_many_calls() -> None:
         wire = Wire(h1=[ClientClosed(backend="x")], h2=[[20]])
         with pytest.raises(ClientClosed):
             run(router(wire, topology).execute_all(calls, 1.0))
+
+
+# --- what is remembered, and what is sent again
+
+
+@pytest.mark.parametrize("error", [AWAY, SILENT])
+def test_server_of_a_slot_that_does_not_answer_one_call_is_not_kept(error: Exception) -> None:
+    topology = Cluster([ONE], "redis://x")
+    topology.moved(SLOT, TWO)
+    with pytest.raises(type(error)):
+        run(router(Wire(h2=[error]), topology).execute(CALL, 1.0))
+    assert topology.known(KEY) is None
+
+
+def test_only_the_call_whose_script_is_missing_is_sent_again_with_its_text() -> None:
+    wire: Any = Wire(h1=[[1, Exception("NOSCRIPT No matching script"), 3], [7]])
+    calls = [call_of("1"), call_of("2"), call_of("3")]
+    assert run(router(wire, OneServer(ONE)).execute_all(calls, 1.0)) == [1, 7, 3]
+    assert wire.sent[1:] == [(ONE, b"whole2")]
+
+
+def test_server_that_is_asked_for_once_is_not_remembered_and_one_that_owns_the_slot_is() -> None:
+    topology = Cluster([ONE], "redis://x")
+    topology.moved(SLOT, ONE)
+    asked = router(Wire(), topology)
+    assert asked.redirected(f"ASK {SLOT} h2:7001", ONE) == TWO
+    assert topology.known(KEY) == ONE
+    assert asked.redirected(f"MOVED {SLOT} h3:7002", ONE) == THREE
+    assert topology.known(KEY) == THREE
+
+
+def test_new_map_of_the_slots_replaces_the_old_one() -> None:
+    other = b"leasehold:{elsewhere}"
+    topology = Cluster([ONE], "redis://x")
+    topology.moved(slot_of(other), ONE)
+    wire: Any = Wire(h1=[[[[SLOT, SLOT, [b"h2", 7001]]]]])
+    run(topology.find(wire, KEY))
+    assert (topology.known(KEY), topology.known(other)) == (TWO, None)

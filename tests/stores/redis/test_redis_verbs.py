@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -228,6 +228,17 @@ def test_refusal_of_a_server_that_holds_off_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "claim", "there"),
+    [(b"3", CLAIM, (Mode.PERMIT, 3)), (b"2", replace(CLAIM, mode=Mode.PERMIT, capacity=5), (Mode.PERMIT, 2))],
+)
+def test_name_in_use_as_something_else_says_as_what_and_for_how_many(
+    kind: bytes, claim: Claim, there: tuple[Mode, int]
+) -> None:
+    with pytest.raises(ModeConflict, match=str(there[1])):
+        run(World([3, kind]).store.try_acquire(claim))
+
+
+@pytest.mark.parametrize(
     ("kind", "claim", "error"),
     [
         (b"3", CLAIM, ModeConflict),
@@ -309,6 +320,7 @@ def test_place_is_looked_after_in_time(ttl: float, ahead: int, left: int, woken:
         (STORED, 5_000, 0, ANA, 5.0, None, False),
         (STORED, -1, 0, ANA, None, None, False),
         (b"", 7_000, 7_000, None, 7.0, None, True),
+        (b"", -2, 7_000, None, 7.0, None, True),
         (PAUSED, 5_000, 0, None, 5.0, Pause("moving", "ana", 5.0), False),
         (STORED, 7_000, 7_000, ANA, 7.0, None, False),
     ],
@@ -355,6 +367,35 @@ def test_claim_whose_client_can_be_woken_takes_its_place_at_once() -> None:
     assert (waiter.sent, waiter.stamp) == (100.0, 9_000)
 
 
+def test_hand_over_is_dated_by_when_the_call_was_sent_and_not_by_its_answer() -> None:
+    class Slow(World):
+        async def execute(self, call: Any, timeout: float, until: float = math.inf) -> Any:
+            self.time += 5.0
+            return await super().execute(call, timeout, until)
+
+    world = Slow(queued())
+    Hearing(world, "gchannel")
+    run(world.store.turn(Place(CLAIM, world.signal(), 1.0, 0)))
+    waiter = world.store._listener.waiter(CLAIM.owner)
+    assert waiter is not None
+    assert waiter.sent == 100.0, "the server may have stamped it at once"
+
+
+def test_closed_store_wakes_every_waiter() -> None:
+    world = World()
+    closed: list[str] = []
+
+    async def close() -> None:
+        closed.append("wire")
+
+    cast("Any", world).close = close
+    for owner in ("o1", "o2"):
+        signal: Any = SimpleNamespace(set=lambda owner=owner: closed.append(owner))
+        world.store._listener.add(owner, Waiter(signal, world.store._names.keys("ns:x")))
+    run(world.store.close())
+    assert closed == ["o1", "o2", "wire"]
+
+
 def test_call_for_a_place_says_how_to_wake_the_waiter_as_of_now() -> None:
     world = World(queued(), queued(), queued())
     for address in ("gone", "gtwo", ""):
@@ -370,6 +411,16 @@ def test_turn_without_a_way_to_be_woken_tries_to_listen_again() -> None:
     assert isinstance(place, Place)
     assert hearing.tried == [(1.0, 107.0)]
     assert (world.sent[0].words[0], world.sent[0].until) == ("2", 107.0)
+
+
+def test_turn_of_a_waiter_that_is_not_known_any_more_wakes_the_place_that_asks() -> None:
+    world = World(queued())
+    Hearing(world, "gchannel")
+    place = Place(CLAIM, world.signal(), 1.0, 0)
+    run(world.store.turn(place))
+    waiter = world.store._listener.waiter(CLAIM.owner)
+    assert waiter is not None
+    assert waiter.signal is place.signal
 
 
 @pytest.mark.parametrize(
@@ -400,6 +451,7 @@ def test_refusal_of_a_first_call_is_no_doubt_about_the_subscription() -> None:
     [
         (99.9, 9_000, 9_050, True),
         (99.9, 0, 9_050, False),  # its call was never stamped
+        (99.9, 0, 50, False),
         (99.9, 9_000, 8_999, False),  # the clock of the server went back
         (99.9, 9_000, 9_900, False),  # or ahead
         (96.0, 9_000, 12_900, False),  # our process stood still for longer than half a place's life
@@ -424,6 +476,40 @@ def test_hand_over_is_believed_where_the_clocks_agree(sent: float, stamp: int, a
 
 
 # --- renew, release, withdraw
+
+
+@pytest.mark.parametrize("step", ["believed no more", "while the call was under way"])
+def test_hand_over_that_a_call_replaces_is_not_used_again(step: str) -> None:
+    world = World(queued() if step == "believed no more" else [1, 41, 0, 9_000, 30_000, 1, 0])
+    hearing = Hearing(world, "gchannel")
+    waiter = Waiter(world.signal(), world.store._names.keys("ns:x"), 96.0, 9_000)
+    message = HandOver(41, 12_900, abandoned=True, ttl=3.0)
+    world.store._listener.add(CLAIM.owner, waiter)
+    execute = world.execute
+
+    async def arriving(call: Any, timeout: float, until: float = math.inf) -> Any:
+        waiter.handed = message
+        return await execute(call, timeout, until)
+
+    if step == "believed no more":
+        waiter.handed = message
+        assert isinstance(run(world.store.turn(Place(CLAIM, waiter.signal, 1.0, 0))), Place)
+        assert waiter.handed is None, "the next turn asks as well"
+    else:
+        world.execute = arriving  # type: ignore[method-assign]
+        assert isinstance(run(world.store.turn(Place(CLAIM, waiter.signal, 1.0, 0))), Grant)
+        assert hearing.verified == 0, "a message did arrive, so the subscription is alive"
+
+
+def test_grant_for_a_claim_window_is_whole_after_its_renewal_also_without_an_instant() -> None:
+    world = World([1])
+    world.execute_all = answers(world)  # type: ignore[method-assign]
+    assert run(world.store.renew([Grant(CLAIM, 41, 3.0, None, True, 6)])) == [Grant(CLAIM, 41, 30.0, None, True, 6)]
+
+
+def test_channel_for_messages_has_the_prefix_of_the_store() -> None:
+    listener: Any = World(prefix="mine:").store._listener
+    assert listener._channel == "mine:push:client"
 
 
 def test_renewals_are_answered_one_by_one() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from leasehold._backends.redlock.backend import RENEWAL_EACH, ROUNDS, RedlockBackend
+from leasehold._backends.redlock import doctor
+from leasehold._backends.redlock.backend import RENEWAL_EACH, ROUNDS, UNHURRIED, RedlockBackend
 from leasehold._backends.redlock.calls import Call, Calls
 from leasehold._backends.redlock.nodes import Poll
 from leasehold._backends.redlock.options import Options
@@ -448,3 +450,53 @@ def test_renewals_that_the_close_of_the_client_cut_off_are_not_answered_with_dou
     nodes.rounds = [ended]
     with pytest.raises(ClientClosed):
         run(nodes.store.renew([Grant(claim_of(), START, TTL)]))
+
+
+# --- several at once, and operators
+
+
+def test_each_of_several_locks_is_put_back_where_it_is_missing(nodes: ScriptedNodes) -> None:
+    first = Grant(claim_of("a"), START, TTL)
+    second = Grant(replace(claim_of("b"), key="app:y"), START + 1, TTL)
+    nodes.rounds = [[[[1, b"", 1, b""]]] * 3 + [[[1, b"", 4, b""]], [[4, b"", 1, b""]]]]
+    assert run(nodes.store.renew([first, second])) == [first, second]
+    assert nodes.sent_after() == [
+        [], [], [], [nodes.calls.repair(second).short], [nodes.calls.repair(first).short]
+    ]  # fmt: skip
+    requests: Any = nodes.polls[0].requests
+    assert all(request.is_finished for request in requests), "their connections are for the next call"
+
+
+def test_raised_fence_holds_in_every_round_of_a_claim_whatever_the_nodes_know(nodes: ScriptedNodes) -> None:
+    far = START + 10 * SECOND
+    nodes.rounds = [[far] * 5, [[2, 0, START + 1]] * 5, [voted(far + 2)] * 5]
+    run(nodes.store.raise_fence("app:x", far))
+    assert isinstance(run(nodes.store.try_acquire(claim_of())), Grant)
+    assert nodes.polls[2].call.short == nodes.polls[1].call.short
+    assert str(far + 2).encode() in nodes.polls[2].call.short
+
+
+def test_orders_of_an_operator_are_waited_for_longer_than_a_claim(nodes: ScriptedNodes) -> None:
+    nodes.rounds = [[7] * 5, [1] * 5]
+    run(nodes.store.raise_fence("app:x", 7))
+    assert run(nodes.store.break_("app:x", 7, "stuck", now=True)) is True
+    assert nodes.timeouts == [UNHURRIED, UNHURRIED]
+
+
+def test_doctor_connects_first_and_looks_also_where_no_majority_is_there(
+    nodes: ScriptedNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    async def ready(*_: float) -> None:
+        done.append("connected")
+        raise DOWN
+
+    async def examine(*_: object) -> list[Any]:
+        done.append("examined")
+        return []
+
+    nodes.ready = ready  # type: ignore[method-assign]
+    monkeypatch.setattr(doctor, "examine", examine)
+    assert run(nodes.store.examine()) == []
+    assert done == ["connected", "examined"]

@@ -413,3 +413,31 @@ def test_look_shows_what_is_held_with_its_place_among_the_names(node: Node) -> N
     assert node.look()[4] == b"stuck"
     node.pass_time(8_000)
     assert node.look() == []
+
+
+# --- edges
+
+
+def test_claim_of_a_broken_grant_that_is_sent_again_gets_no_vote(node: Node) -> None:
+    number = voted(node)
+    node.break_(number, now=False)
+    assert node.vote("a", number + 1) == [0, node.now_us, number, 10_000, b"about a"]
+
+
+def test_release_of_a_broken_grant_whose_time_is_over_finds_nothing(node: Node) -> None:
+    number = voted(node)
+    node.break_(number, now=False)
+    node.pass_time(10_000)
+    assert node.release("a", number) == 0
+
+
+def test_numbers_do_not_run_away_from_the_clock_window_by_window(node: Node) -> None:
+    first = node.now_us + WINDOW
+    assert node.vote("a", first) == [1, node.now_us, first]
+    node.release("a", first)
+    assert node.vote("b", first + WINDOW) == [3, node.now_us, first + 1], "nobody has raised it by order"
+
+
+def test_lock_outlives_a_number_ahead_of_the_clock_by_a_day(node: Node) -> None:
+    node.vote("a", node.now_us + 1_900_000, ttl=1_000)
+    assert node.left("l") == 1_900 + DAY

@@ -26,6 +26,7 @@ NODES = ["n1", "n2", "n3", "n4", "n5"]
 HOLDER = Holder("db-3", 7, "nightly")
 FACTS = holder_to_json(HOLDER).encode()
 DOWN = BackendUnavailable("n5 cannot be reached")
+REFUSES = BackendRejected("n3 refuses the login")
 LOST = OutcomeUnknown("n4 closed the connection")
 YES = [1, 0, 42]
 TOO_LOW = [2, 0, 99]
@@ -55,6 +56,9 @@ def votes(*answers: Any) -> Votes:
         ((YES, YES, BUSY, BUSY, None), False),
         ((BUSY, DOWN, DOWN, None, None), True),
         ((BUSY, BUSY, LOST, None, None), False),
+        ((REFUSES, REFUSES, REFUSES, None, None), True),
+        ((BUSY, REFUSES, DOWN, None, None), True),
+        ((REFUSES, REFUSES, LOST, None, None), False),
         ((LOST, LOST, LOST, None, None), False),
         ((TOO_LOW, DOWN, DOWN, None, None), False),
         ((TOO_LOW, DOWN, DOWN, YES, YES), True),
@@ -84,6 +88,17 @@ def test_low_numbers_call_for_a_higher_one_only_if_that_can_help() -> None:
     assert not votes(TOO_LOW, BUSY, BUSY, BUSY, YES).wants_another_number
     assert not votes(BUSY, BUSY, BUSY, None, None).wants_another_number
     assert max(votes(TOO_LOW, BUSY, WINDOW_, None, None).highest) == 99
+
+
+def test_every_number_that_a_refusing_node_knows_is_to_be_exceeded() -> None:
+    assert votes(TOO_LOW, BUSY, YES, WINDOW_, OUT).highest == [99, 41, 5]
+    assert votes([0, 0, 77, 700, FACTS], YES, YES, DOWN, None).highest == [77]
+
+
+def test_a_refusal_names_the_holder_that_most_nodes_name_and_not_the_one_that_lasts_longest() -> None:
+    rival = holder_to_json(Holder("db-4", 8, "daily")).encode()
+    refusal = votes([0, 0, 41, 900, rival], BUSY, BUSY, [0, 0, 40, 650, FACTS], None).refusal("app:x")
+    assert (refusal.holder, refusal.retry_after) == (HOLDER, 0.65)
 
 
 def test_a_refusal_names_the_holder_of_a_majority_and_when_it_ends() -> None:
@@ -156,13 +171,16 @@ def test_the_error_names_each_node_with_its_reason() -> None:
     [
         ((OUT, OUT, [4, 0, 1500], None, None), "; a majority can vote in 2.5 s"),
         ((OUT, [4, 0, 34000], [4, 0, 1500], YES, YES), "; a majority can vote in 1.5 s"),
+        ((OUT, [4, 0, 1500], [4, 0, 3500], TOO_LOW, BUSY), "; a majority can vote in 1.5 s"),
         ((OUT, DOWN, DOWN, YES, None), None),
         ((WINDOW_, WINDOW_, WINDOW_, YES, YES), None),
     ],
 )
 def test_the_error_names_the_time_until_there_is_a_majority_again(answers: tuple[Any, ...], said: str | None) -> None:
-    text = str(votes(*answers).failure("redlock://x", WINDOW))
+    error = votes(*answers).failure("redlock://x", WINDOW)
+    text = str(error)
     assert text.endswith(said) if said else "a majority can vote in" not in text
+    assert error.back_in == (float(said.split()[-2]) if said else None), "a program waits for so long"
 
 
 def test_the_error_for_other_terms_names_the_key_and_what_to_do() -> None:
@@ -340,3 +358,19 @@ def test_a_key_in_another_alphabet_is_sent_with_its_length_in_bytes() -> None:
     payload = Calls(30, 5).look(["ключ"]).short
     key = "leasehold:redlock:lock:ключ".encode()
     assert b"$%d\r\n%b\r\n" % (len(key), key) in payload
+
+
+def test_calls_are_sent_again_for_the_ttl_of_their_claim_and_without_a_mark_never() -> None:
+    calls = Calls(30.0, 5)
+    assert (calls.release(claim(), 42, 5.0).until, calls.withdraw(claim(), 6.0).until) == (15.0, 16.0)
+    assert calls.withdraw(claim(), 6.0, mark=False).until == 0.0
+    assert calls.renew([Grant(claim(), 42, 10.0)]).until == 0.0
+
+
+def test_each_of_several_grants_is_renewed_for_its_own_ttl() -> None:
+    sent = Calls(30.0, 5).renew([Grant(claim(ttl), 42, ttl) for ttl in (10.0, 25.0)]).short
+    assert (sent.count(b"\r\n10000\r\n"), sent.count(b"\r\n25000\r\n")) == (1, 1)
+
+
+def test_prefix_of_a_list_is_no_pattern() -> None:
+    assert rb"leasehold:redlock:lock:app:a\*\[b\]*" in Calls(30.0, 5).scan(b"0", "app:a*[b]")

@@ -30,7 +30,7 @@ if is_alone then
   local left = cooling_left(state[4], state[2])
   if left > 0 then
     redis.call('HDEL', S, 'o', 'b')
-    redis.call('HSET', S, 'c', fence .. '\n' .. owner .. (state[3] and '\n' .. state[3] or ''))
+    redis.call('HSET', S, 'g', fence, 'c', fence .. '\n' .. owner .. (state[3] and '\n' .. state[3] or ''))
     redis.call('SET', H, COOLING, 'PX', text(left))
   else
     pass_on()
