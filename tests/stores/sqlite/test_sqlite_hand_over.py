@@ -115,6 +115,18 @@ def test_a_hand_over_is_short_until_its_holder_renews_it(one: Verbs, other: Verb
     assert state_of(one).holdings[0].expires_in > 20
 
 
+def test_a_hand_over_that_was_renewed_since_is_told_with_all_of_its_time(one: Verbs, other: Verbs) -> None:
+    """The answer to the first question was lost; that it was renewed all the same is known by when it ends."""
+    first = granted(one.join(claim()))
+    place = placed(other.join(claim(ttl=30)))
+    one.release(first)
+    grant = granted(other.turn(place))
+    assert grant.ttl == 3.0
+    granted(other.renew(grant)[0])
+    again = granted(other.turn(place))
+    assert (again.fence, again.ttl) == (grant.fence, 30.0)
+
+
 def test_a_pause_while_the_clocks_are_read_makes_no_grant_younger(one: Verbs, other: Verbs, host: FakeHost) -> None:
     first = granted(one.join(claim()))
     place = placed(other.join(claim(ttl=30)))

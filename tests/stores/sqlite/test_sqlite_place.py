@@ -137,14 +137,18 @@ def test_a_file_is_known_by_its_device_its_number_and_its_links(tmp_path: Path) 
         ("nothing", True, True),
         ("no directory", False, False),  # a mistake in the path: opening it says so
         ("no directory", True, True),  # it would be made
+        ("a file for a directory", False, False),
+        ("a file for a directory", True, False),
         ("file", False, False),
         ("link to nothing", False, False),
     ],
 )
 def test_a_file_is_missing_where_one_could_be_made(tmp_path: Path, there: str, private: bool, is_missing: bool) -> None:
-    path = tmp_path / ("no" if there == "no directory" else "") / "locks.db"
+    path = tmp_path / ("no" if "directory" in there else "") / "locks.db"
     if there == "file":
         path.touch()
+    elif there == "a file for a directory":
+        path.parent.touch()
     elif there == "link to nothing":
         path.symlink_to(tmp_path / "elsewhere")
     assert lock_file.is_missing(Location(str(path), private=private, label="")) is is_missing
