@@ -10,6 +10,7 @@ import pytest
 from leasehold._backends.sqlite import rows
 from leasehold._runtimes.threads import ThreadRuntime
 from leasehold.errors import BackendRejected
+from leasehold.kit import rules
 from leasehold.values import MAX_FENCE, Mode
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
 from tests.waiting import eventually
@@ -58,7 +59,9 @@ def test_a_release_makes_the_first_waiter_of_another_client_the_holder(one: Verb
     grant = granted(other.turn(place))
     assert grant.fence > first.fence
     assert grant.fence == state_of(one).holdings[0].fence
+    assert grant.spare == rules.SPARE == 64, "for others of its process, without a word to the file"
     assert other.release(grant) is True
+    assert granted(one.turn(behind)).fence > grant.fence + 64
 
 
 def test_a_hand_over_between_processes_takes_eleven_statements(one: Verbs, other: Verbs) -> None:
