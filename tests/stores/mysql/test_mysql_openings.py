@@ -174,10 +174,15 @@ def test_a_session_without_its_lock_is_closed(change: dict[str, Any], kind: type
 def test_a_session_knows_what_is_held_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[str] = []
     renewed: list[object] = []
+
+    def noted(answers: object) -> object:
+        renewed.append(answers)
+        return answers
+
     source: Any = SimpleNamespace(
         hold=lambda claim: held.append(claim.owner),
         drop=lambda claim: held.remove(claim.owner),
-        renewed=lambda answers: renewed.append(answers) or answers,
+        renewed=noted,
     )
     executor: Any = SimpleNamespace(execute=None)
     backend: Any = SessionBackend(OPTIONS, executor, PlannedWaits(), source)

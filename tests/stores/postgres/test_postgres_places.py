@@ -56,11 +56,15 @@ class Bench:
             source: Any = SimpleNamespace(
                 hold=lambda claim: self.held.append(claim.owner),
                 drop=lambda claim: self.held.remove(claim.owner),
-                renewed=lambda answers: self.renewed.append(list(answers)) or answers,
+                renewed=self.note_renewed,
             )
             self.backend: Any = kind(options, Statements("leasehold"), executor, self.runtime, source)
         else:
             self.backend = kind(options, Statements("leasehold"), executor, self.runtime, listen=self.nowhere)
+
+    def note_renewed(self, answers: Any) -> Any:
+        self.renewed.append(list(answers))
+        return answers
 
     async def nowhere(self) -> None:
         return None
