@@ -186,6 +186,15 @@ def test_every_end_of_a_grant_wakes_the_next(store: MemoryStore, how: str) -> No
     granted(store.turn(place))
 
 
+def test_all_whose_turn_it_may_be_are_woken_and_no_other(store: MemoryStore) -> None:
+    held = granted(store.try_acquire(claim(1)))
+    signals = [ThreadSignal() for _ in range(4)]
+    for number, mode in enumerate((Mode.SHARED, Mode.SHARED, Mode.EXCLUSIVE, Mode.SHARED)):
+        assert isinstance(store.join(claim(number + 2, mode=mode), signals[number]), Place)
+    store.release(held)
+    assert [signal.is_set() for signal in signals] == [True, True, False, False]
+
+
 def test_a_waiter_learns_of_a_pause(store: MemoryStore) -> None:
     store.pause("ns:x", Holder("h", 1, "ana", "moving"), 60.0)
     place = placed(store, 2)

@@ -69,6 +69,7 @@ def judged(
         ({"read_only": "ON"}, "role", PROBLEM, "read-only"),
         ({"read_only": "1"}, "role", PROBLEM, "read-only"),
         ({"super_read_only": "ON"}, "role", PROBLEM, "read-only"),
+        ({"super_read_only": "yes"}, "role", PROBLEM, "read-only"),
         ({}, "writers", OK, "one"),
         ({"wsrep_on": "ON", "wsrep_cluster_size": "3"}, "writers", WARNING, "a Galera cluster of 3 nodes"),
         ({"wsrep_on": "ON"}, "writers", WARNING, "a Galera cluster of some nodes"),
@@ -112,6 +113,13 @@ def judged(
         ({"max_statement_time": "", "max_execution_time": "700"}, "timeouts", OK, "statements: 700"),
         ({}, "tables", OK, "2 tables, all InnoDB"),
         ({"leasehold_lock": "MyISAM"}, "tables", PROBLEM, "not InnoDB: leasehold_lock"),
+        ({"leasehold_lock": "INNODB"}, "tables", OK, "2 tables, all InnoDB"),
+        (
+            {"leasehold_lock": "MyISAM", "leasehold_claim": "Aria"},
+            "tables",
+            PROBLEM,
+            "not InnoDB: leasehold_claim, leasehold_lock",
+        ),
         ({}, "rights", OK, "limited"),
     ],
 )
@@ -145,6 +153,12 @@ def test_the_clock_of_the_server_is_compared_with_the_middle_of_the_request(
 )
 def test_an_account_that_may_do_everything_is_found(monkeypatch: pytest.MonkeyPatch, line: str, level: Level) -> None:
     assert judged(monkeypatch, grants=[*GRANTS, line])["rights"].level is level
+
+
+def test_the_rights_of_two_grants_are_not_read_as_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    grants = ["GRANT ALL PRIVILEGES ON `db`.* TO `app`@`%`", "GRANT USAGE ON *.* TO `app`@`%`"]
+    for lines in (grants, grants[::-1]):
+        assert judged(monkeypatch, grants=lines)["rights"].level is OK
 
 
 def test_every_setting_that_is_judged_is_asked_for() -> None:

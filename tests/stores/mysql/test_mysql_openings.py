@@ -17,6 +17,7 @@ from leasehold._backends.mysql.session import SessionBackend, SessionSource
 from leasehold._runtimes.threads import run
 from leasehold._urls import find_store
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, ConfigurationError, OutcomeUnknown
+from leasehold.kit.pool import BUSY
 from leasehold.store_url import StoreURL
 from leasehold.values import Claim, Grant, Holder, Mode, Refusal
 from tests.unit.planned_waits import PlannedWaits
@@ -172,26 +173,43 @@ def test_a_session_without_its_lock_is_closed(change: dict[str, Any], kind: type
 
 def test_a_session_knows_what_is_held_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[str] = []
+    renewed: list[object] = []
+
+    def noted(answers: object) -> object:
+        renewed.append(answers)
+        return answers
+
     source: Any = SimpleNamespace(
-        hold=lambda claim: held.append(claim.owner), drop=lambda claim: held.remove(claim.owner)
+        hold=lambda claim: held.append(claim.owner),
+        drop=lambda claim: held.remove(claim.owner),
+        renewed=noted,
     )
     executor: Any = SimpleNamespace(execute=None)
     backend: Any = SessionBackend(OPTIONS, executor, PlannedWaits(), source)
     claim = Claim("ns:x", "owner", 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("h", 1))
     answers: list[Any] = [Grant(claim, 7, 60.0, None, True, 3), Refusal("ns:x"), Grant(claim, 8, 60.0)]
 
-    async def by_base(*_: object, **__: object) -> Any:
+    asked: list[object] = []
+
+    async def by_base(_: object, *given: object, **words: object) -> Any:
+        asked.append((*given, *words.values()))
         return answers.pop(0) if answers else True
 
-    for verb in ("try_acquire", "release", "withdraw"):
+    for verb in ("try_acquire", "renew", "release", "withdraw"):
         monkeypatch.setattr(f"leasehold._backends.mysql.base.BaseBackend.{verb}", by_base)
     assert run(backend.try_acquire(claim)) == Grant(claim, 7, 60.0)
     assert held == ["owner"]
     assert isinstance(run(backend.try_acquire(claim)), Refusal)
     assert held == ["owner"]
     run(backend.try_acquire(claim))
-    assert run(backend.release(Grant(claim, 7, 60.0))) is True
-    run(backend.withdraw(claim))
+    asked.clear()
+    grant = Grant(claim, 7, 60.0)
+    answers.append([grant])
+    assert run(backend.renew([grant], 7.0)) == [grant]
+    assert renewed == [[grant]], "what is held longer needs its session for longer"
+    assert run(backend.release(grant, 8.0)) is True
+    run(backend.withdraw(claim, 9.0, doubt=False))
+    assert asked == [([grant], 7.0), (grant, 8.0), (claim, 9.0, False)]
     assert held == []
 
 
@@ -207,6 +225,7 @@ def test_every_mode_cleans_and_keeps_to_its_options(query: str) -> None:
     assert (backend._executor._patience, backend._first_fence) == (2.0, 10)
     if not query:
         assert backend._executor.source._limit == 7
+        assert backend._executor.source._patience == BUSY * 2.0
 
 
 def test_what_is_missing_to_connect_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from leasehold._backends.mysql.packets import Result
 from leasehold._backends.mysql.rows import NameRows
 from leasehold._record import replace
 from leasehold._runtimes.threads import run
+from leasehold.errors import ConfigurationError
 from leasehold.kit import rules
 from leasehold.kit.holder import holder_to_json
 from leasehold.kit.rows import Row, State
@@ -201,6 +202,67 @@ def test_a_look_of_a_waiter_keeps_its_place_alive_and_finds_what_was_handed_over
     assert list(bench.backend._listener._waiters) == [], "it is woken no more"
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"spare": b"5"}, (3.0, 5)),
+        ({"spare": b"64"}, (3.0, 64)),
+        ({"spare": b"500"}, (3.0, 64)),  # an operator has raised the fence: they are not all its own
+        ({"expires": b"9500000"}, (0.5, 0)),
+        ({"expires": b"9000000"}, None),
+        ({"expires": b"8000000"}, None),
+        ({"broken": b"1"}, None),
+        ({"state": b"2"}, None),
+        ({"state": b"5"}, None),
+    ],
+)
+def test_what_was_handed_over_is_a_grant_for_as_long_as_it_lasts(
+    bench: Bench, changes: dict[str, bytes], expected: tuple[float, int] | None
+) -> None:
+    claim = bench.claim(ttl=70.0)
+    (values,) = place_row(claim, **{"state": b"1", "fence": b"42", **changes}).rows
+    grant = queue.PlaceRow.from_values(claim, values).grant()
+    assert grant == (None if expected is None else Grant(claim, 42, expected[0], None, False, expected[1]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, (2, HOLDER, 30.0)),
+        ({"ahead": b"0"}, (0, HOLDER, 30.0)),
+        ({"ends": b"9000000"}, (2, HOLDER, None)),  # it has run out, and was not cleared away: others are ahead still
+        ({"ends": None, "holder": None}, (2, None, None)),
+        ({"ends": b"9000000", "ahead": b"0"}, None),
+        ({"ends": None, "holder": None, "ahead": b"0"}, None),
+        ({"expires": b"9000000"}, None),  # its place is over
+        ({"kept": b"1"}, None),
+        ({"state": b"4"}, None),
+    ],
+)
+def test_a_place_is_what_was_read_unless_the_rules_have_to_decide(
+    bench: Bench, changes: dict[str, bytes | None], expected: tuple[int, Holder | None, float | None] | None
+) -> None:
+    claim = bench.claim(ttl=70.0)
+    (values,) = place_row(claim, **changes).rows
+    queued = queue.PlaceRow.from_values(claim, values).queued()
+    if expected is None:
+        assert queued is None
+        return
+    assert queued is not None
+    assert (queued.ahead, queued.holder, queued.retry_after) == expected
+    assert (queued.row.number, queued.row.since, queued.row.expires) == (5, 8.0, 12.0)
+
+
+@pytest.mark.parametrize("mode", [Mode.SHARED, Mode.PERMIT])
+def test_only_a_claim_that_wants_the_name_alone_joins_a_crowd_as_one(bench: Bench, mode: Mode) -> None:
+    claim = bench.claim(mode=mode)
+    bench.backend._crowded.add("ns:x")
+    bench.by_rules = [bench.queued(claim)]
+    assert isinstance(run(bench.backend.join(claim, 4.0)), Place)
+    assert bench.sent == []
+    assert [(key, until) for key, until, _ in bench.visits] == [("ns:x", 4.0)]
+
+
 def test_a_waiter_whose_place_is_gone_goes_by_the_rules(bench: Bench) -> None:
     claim = bench.claim()
     bench.backend._crowded.add("ns:x")
@@ -321,6 +383,18 @@ def test_a_record_is_read_with_its_fence_and_the_time(
     bench.answers = [[Result([], 1), Result([row])] if fence else [Result([row])]]
     assert run(bench.backend.read("k", fence)) == expected
     assert bench.sent[0][0].startswith(b"INSERT") is bool(fence)
+
+
+def test_a_record_under_a_name_that_the_column_does_not_take_is_refused_before_it_is_sent(bench: Bench) -> None:
+    name = "x" * 2401
+    for verb in (
+        bench.backend.read(name),
+        bench.backend.read(name, 4),
+        bench.backend.write(Record(name, b"v", 7, 2.0)),
+    ):
+        with pytest.raises(ConfigurationError, match="2401 bytes"):
+            run(verb)
+    assert bench.sent == []
 
 
 def test_without_tables_there_is_no_record_and_the_time_is_the_servers(bench: Bench) -> None:

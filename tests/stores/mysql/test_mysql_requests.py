@@ -57,8 +57,10 @@ class Source(ScriptedPool):
         super().__init__(*answers)
         self.runtime = runtime
         self.closed_by_us = 0
+        self.until: set[float] = set()
 
     async def query(self, text: bytes, until: float = math.inf) -> Any:
+        self.until.add(until)
         return self.answer(text)
 
     def close(self) -> None:
@@ -117,8 +119,9 @@ def test_deadlocks_without_end_are_an_outage_after_a_while(given: float, expecte
 def test_an_error_after_the_first_statement_ends_its_transaction_before_the_connection_is_used_again() -> None:
     bench = Bench(refused(1317, Result([])), FINE)
     with pytest.raises(BackendUnavailable, match="by an operator"):
-        bench.execute()
+        bench.execute(1234.0)
     assert bench.source.sent == [b"Q", b"ROLLBACK"]
+    assert bench.source.until == {1234.0}, "that it is ended takes none of the time that the caller does not have"
     assert (bench.source.given, bench.source.discarded) == (1, [])
     at_once = Bench(refused(1317))
     with pytest.raises(BackendUnavailable):
@@ -362,6 +365,32 @@ def test_a_name_that_others_change_all_the_time_is_given_up_after_a_while(monkey
         run(backend._visit("k", bench.runtime.now() + 0.2, lambda _: None, first=True))
     assert bench.runtime.slept == [], "a release gives way to nobody"
     assert bench.runtime.now() - began < base.PATIENCE + 0.5, "and ends when its caller has no use for it"
+
+
+@pytest.mark.parametrize("verb", ["release", "withdraw"])
+def test_who_gives_a_name_back_goes_ahead_of_those_who_want_it(verb: str) -> None:
+    """Every query of it; it is over when its caller has no use for it."""
+    bench = Bench(FINE)
+    backend: Any = backend_of(bench)
+    waited: list[float] = []
+
+    async def wait(_: str, __: object, until: float) -> None:
+        waited.append(until)
+
+    backend._turns.wait = wait
+    held = replace(claim(), mode=Mode.SHARED)
+    now = bench.runtime.now()
+    line = list[bytes | None]([None] * 29)
+    line[0], line[1], line[2], line[3], line[4], line[5] = b"9000000", b"leasehold:job", b"3", b"7", b"2", b"0"
+    line[13:28] = [
+        b"1", held.owner.encode(), b"1", b"shared", b"1", b"60000000", b"0", b"{}", b"7", b"8000000", b"68000000",
+        b"0", None, None, None,
+    ]  # fmt: skip
+    bench.source.answers = [Answer([Result([tuple(line)])]), Answer([Result([]), Result([], 1), *[Result([])] * 8])]
+    given = Grant(held, 7, 60.0) if verb == "release" else held
+    assert run(getattr(backend, verb)(given, now + 9)) in (True, None)
+    assert bench.source.taken == [(now + 9, True, False)] * 2
+    assert waited == [now + 9]
 
 
 def test_a_change_that_failed_ends_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,6 +295,13 @@ def test_cleaning_is_due_now_and_then_and_not_by_all_clients_at_once() -> None:
         assert cleaning.is_due()
 
 
+def test_a_client_that_was_idle_for_long_makes_up_for_no_cleaning() -> None:
+    runtime: Any = PlannedWaits()
+    cleaning = Cleaning(Statements("leasehold"), runtime)
+    runtime.clock.advance(20 * CLEAN_EVERY)
+    assert [cleaning.is_due() for _ in range(3)] == [True, False, False]
+
+
 def test_a_slice_is_cleaned_with_a_pause_before_the_next_one(database: str) -> None:
     backend: Any = find_store(database).open_backend(ThreadRuntime())
     sent: list[Any] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -186,6 +186,27 @@ def test_a_cancelled_caller_undoes_what_was_just_made() -> None:
         caller.cancel()
         await asyncio.wait([caller])
         assert making.undone == ([] if not caller.cancelled() else ["made"])
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_ready", [False, True])
+def test_a_caller_that_is_dropped_awaits_nothing_and_what_is_made_for_it_is_undone(is_ready: bool) -> None:
+    """As a generator that is collected: whoever awaited there would break the collection."""
+
+    async def story() -> None:
+        making = AsyncMaking()
+        caller: Any = in_time_async(making.make, making.undo, LIMIT)
+        caller.send(None)
+        while not making.started:
+            await asyncio.sleep(0)
+        if is_ready:
+            making.may_end.set()
+        caller.close()
+        making.may_end.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert (making.cancelled, making.undone) == (0, ["made"])
 
     play(story)
 

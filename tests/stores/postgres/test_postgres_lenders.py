@@ -281,6 +281,7 @@ class Lends:
         self.session: Any = type("Session", (), {})()
         self.is_there = self.has_another = True
         self.greetings: list[bool] = []
+        self.greeted_by: list[float] = []
 
     async def borrow(self, seconds: float) -> Any:
         self.asked.append(seconds)
@@ -316,6 +317,7 @@ class Lends:
 
     async def greet(self, _: object, *, own: bool, until: float = math.inf) -> None:
         self.greetings.append(own)
+        self.greeted_by.append(until)
         if self.error is not None:
             raise self.error
 
@@ -494,6 +496,22 @@ def test_maintenance_runs_beside_the_caller_when_it_is_due_and_fails_in_silence(
     pool.maintenance = SimpleNamespace(is_due=lambda: False, run=maintain)
     pool.give(run(pool.take()))
     assert runtime.spawned == []
+    pool.maintenance = SimpleNamespace(is_due=lambda: True, run=maintain)
+    lent = run(pool.take())
+    pool.is_closed = True
+    pool.give(lent)
+    assert runtime.spawned == [], "nothing is begun for a client that is closed"
+
+
+@pytest.mark.parametrize(("left", "asked"), [(9.0, 3.0), (1.0, 1.0), (0.0, 0.0), (-2.0, 0.0)])
+def test_a_call_borrows_and_greets_for_no_longer_than_it_has_time(left: float, asked: float) -> None:
+    """A pool takes a negative time for an error of its own, or for no limit."""
+    lends = Lends()
+    pool, runtime = borrowing(lends)
+    until = runtime.now() + left
+    run(pool.take(until))
+    assert lends.asked == [asked]
+    assert lends.greeted_by == [until]
 
 
 @pytest.mark.parametrize(

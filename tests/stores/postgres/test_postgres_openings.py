@@ -19,6 +19,7 @@ from leasehold._backends.postgres.statements import Statements
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold._urls import find_store
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, ConfigurationError, OutcomeUnknown
+from leasehold.kit.pool import BUSY
 from leasehold.store_url import StoreURL
 
 OPTIONS = PostgresOptions("postgresql://h/db", answer_timeout=3.0)
@@ -33,10 +34,14 @@ class Line:
         self.error: Exception | None = None
         self.answer: Any = SimpleNamespace(status=2, get_value=lambda *_: b"t")
         self.greetings: list[tuple[bool, float]] = []
+        self.pool: Any = None
+        self.interruptible: list[int] = []  # of how many connections the pool knew that they are being made
         self.begun: list[tuple[bytes, ...]] = []
 
     async def greet(self, _: object, *, own: bool, until: float) -> None:
         self.greetings.append((own, until))
+        if self.pool is not None:
+            self.interruptible.append(len(self.pool._new))
         if self.error is not None:
             raise self.error
 
@@ -83,7 +88,7 @@ def session() -> Any:
 
 
 def test_each_connection_goes_where_the_url_says_and_is_greeted(opened: Opened) -> None:
-    own = pool()
+    own = opened.line.pool = pool()
     assert run(own._open(9.0)) is opened.line
     assert run(own.dedicated()) is opened.line
     assert run(own.open_by({"host": "direct"})) is opened.line
@@ -93,6 +98,7 @@ def test_each_connection_goes_where_the_url_says_and_is_greeted(opened: Opened) 
         ({"host": "direct"}, OPTIONS.label, 3.0, math.inf, False),
     ]
     assert opened.line.greetings == [(True, 9.0), (True, math.inf), (True, math.inf)]
+    assert opened.line.interruptible == [1, 1, 1], "a close ends its greeting"
     assert len(own._new) == 0
     assert opened.line.closed == 0
 
@@ -172,6 +178,7 @@ def test_every_mode_cleans_and_keeps_to_its_options(query: str) -> None:
     assert backend.label == backend._executor.label == "postgresql://h/db"
     own: Any = find_store("postgresql://h/db?connections=7&answer_timeout=2&schema=s").open_backend(ThreadRuntime())
     assert (own._executor.source._limit, own._turns._timeout, own._sql.schema) == (7, 2.0, "s")
+    assert own._executor.source._patience == BUSY * 2.0
 
 
 def test_what_is_missing_to_connect_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

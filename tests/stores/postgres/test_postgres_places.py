@@ -20,7 +20,7 @@ from leasehold.errors import ModeConflict
 from leasehold.kit.holder import holder_to_json
 from leasehold.kit.pauses import pause_to_json
 from leasehold.spi import DRIFT, Place
-from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
+from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Reading, Record, Refusal
 from tests.unit.planned_waits import PlannedWaits
 
 HOLDER = Holder("db-3", 7, "nightly", "the report")
@@ -52,14 +52,19 @@ class Bench:
         options = PostgresOptions(self.label, fence_floor=FLOOR)
         if kind is SessionBackend:
             self.held: list[str] = []
+            self.renewed: list[Any] = []
             source: Any = SimpleNamespace(
                 hold=lambda claim: self.held.append(claim.owner),
                 drop=lambda claim: self.held.remove(claim.owner),
-                renewed=lambda answers: answers,
+                renewed=self.note_renewed,
             )
             self.backend: Any = kind(options, Statements("leasehold"), executor, self.runtime, source)
         else:
             self.backend = kind(options, Statements("leasehold"), executor, self.runtime, listen=self.nowhere)
+
+    def note_renewed(self, answers: Any) -> Any:
+        self.renewed.append(list(answers))
+        return answers
 
     async def nowhere(self) -> None:
         return None
@@ -180,6 +185,30 @@ def test_a_turn_is_what_the_row_says(bench: Bench, answer: tuple[bytes | None, .
         assert (found.signal, found.ahead) == (place.signal, 2)
 
 
+def test_a_waiter_that_asks_for_its_turn_starts_the_listener_and_says_where_it_is_called(bench: Bench) -> None:
+    place = bench.place()
+    bench.backend._listener.ensure = lambda: b"leasehold_new"
+    bench.ask("turn", place, reply("placed", ahead=2))
+    assert bench.sent[-1][1] == [b"ns:x", place.claim.owner.encode(), b"leasehold_new"]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ((b"76", b"7", b"2.5", b"1000.25"), Reading(Record("k", b"v", 7, 2.5), 7, 1000.25)),
+        ((b"", b"7", b"2.5", b"1000.25"), Reading(Record("k", b"", 7, 2.5), 7, 1000.25)),  # empty, but there
+        ((None, b"7", None, b"1000.25"), Reading(None, 7, 1000.25)),
+        ((None, b"0", None, b"1000.25"), Reading(None, 0, 1000.25)),
+    ],
+)
+def test_a_record_is_read_with_its_fence_and_the_time_of_the_database(
+    bench: Bench, row: tuple[bytes | None, ...], expected: Reading
+) -> None:
+    bench.answers = [[row]]
+    assert run(bench.backend.read("k", 4)) == expected
+    assert bench.sent[0][:2] == (b"leasehold_read", [b"k", b"4"])
+
+
 # --- hand-overs by notification
 
 
@@ -281,9 +310,12 @@ def test_a_session_knows_what_is_held_in_it() -> None:
     grant = bench.ask("try_acquire", claim, reply("granted", fence=7, abandoned="t", spare=0))
     assert grant == Grant(claim, 7, 60.0, None, None, 0)
     assert bench.held == [claim.owner]
-    assert bench.sent[0][1][8:11] == [b"f", None, b"t"]
+    assert bench.sent[0][1][7:11] == [b"%d" % FLOOR, b"f", None, b"t"]
     assert isinstance(bench.ask("try_acquire", bench.claim(), reply("refused")), Refusal)
     assert bench.held == [claim.owner], "nothing is held for a claim that was refused"
+    assert bench.ask("renew", [grant]) == [Grant(claim, 7, 60.0, None, None, 0)]
+    assert bench.renewed == [[grant]], "what is held longer needs its session for longer"
+    assert bench.sent[-1][1][4] == b"t", "and lives in it from now on"
     bench.answers = [[(b"freed",)]]
     assert run(bench.backend.release(grant)) is True
     assert bench.held == []

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from leasehold._backends.postgres import errors
-from leasehold._backends.postgres.ddl import VERSION
+from leasehold._backends.postgres.ddl import VERSION, guarded_ddl
 from leasehold._backends.postgres.driver import SessionFacts, greet
 from leasehold._backends.postgres.executor import Executor
 from leasehold._backends.postgres.schema import Schema
@@ -69,9 +69,11 @@ class MadeSchema:
 
     def __init__(self) -> None:
         self.made = 0
+        self.until: list[float] = []
 
-    async def make(self, _: object, __: float) -> bool:
+    async def make(self, _: object, until: float = math.inf) -> bool:
         self.made += 1
+        self.until.append(until)
         return True
 
 
@@ -109,6 +111,10 @@ def test_missing_tables_are_made_and_the_request_sent_once_more(code: str) -> No
     bench = Bench(refused(code), FINE)
     assert bench.execute() is FINE
     assert (bench.schema.made, len(bench.source.sent), bench.source.given) == (1, 2, 3)
+    hurried = Bench(refused(code), FINE)
+    assert hurried.execute(1234.0, first=True, extra=True) is FINE
+    assert hurried.source.taken == [(1234.0, True, True), (1234.0, False, False), (1234.0, True, True)]
+    assert hurried.schema.until == [1234.0], "making them takes no longer than the caller has time"
     still = Bench(refused(code))
     with pytest.raises(BackendRejected, match="leasehold schema postgresql"):
         still.execute()
@@ -211,6 +217,14 @@ def made(*answers: Any, script: Any = FINE) -> Any:
 )
 def test_tables_are_made_unless_they_are_there_in_this_version(present: Any, runs: bool) -> None:
     assert len(made(present).scripts) == runs
+
+
+@pytest.mark.parametrize(("present", "after"), [(rows((b"4",)), 4), (rows((b"1",)), 1), (refused("42P01"), 0)])
+def test_tables_of_an_earlier_version_are_brought_to_this_one_by_the_steps_that_they_lack(
+    present: Any, after: int
+) -> None:
+    """Earlier steps would have their indexes made and dropped again, which blocks those who hold locks."""
+    assert made(present).scripts == [guarded_ddl("leasehold", after).encode()]
 
 
 def test_a_role_that_may_not_look_or_make_is_told() -> None:

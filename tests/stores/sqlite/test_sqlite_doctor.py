@@ -123,6 +123,26 @@ def test_a_file_or_folder_that_this_user_may_not_write_is_a_problem(
     assert is_sound(finding)
 
 
+@pytest.mark.parametrize(
+    ("subject", "right", "level"),
+    [
+        ("file", os.R_OK, PROBLEM),
+        ("file", os.W_OK, PROBLEM),
+        ("file", os.X_OK, OK),
+        ("folder", os.R_OK, OK),
+        ("folder", os.W_OK, PROBLEM),
+        ("folder", os.X_OK, PROBLEM),
+    ],
+)
+def test_each_right_that_locking_needs_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, path: Path, subject: str, right: int, level: Level
+) -> None:
+    path.chmod(0o600)
+    denied = path if subject == "file" else path.parent
+    monkeypatch.setattr(os, "access", lambda place, mode: not (place == denied and mode & right))
+    assert doctor._rights(path).level is level
+
+
 @pytest.mark.parametrize(("mode", "level"), [("wal", OK), ("delete", PROBLEM)])
 @pytest.mark.parametrize(("number", "word"), [(0, "off"), (1, "normal"), (2, "full"), (3, "extra")])
 def test_the_journal_is_described_and_another_mode_is_a_problem(

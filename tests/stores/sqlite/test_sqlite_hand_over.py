@@ -10,6 +10,7 @@ import pytest
 from leasehold._backends.sqlite import rows
 from leasehold._runtimes.threads import ThreadRuntime
 from leasehold.errors import BackendRejected
+from leasehold.kit import rules
 from leasehold.values import MAX_FENCE, Mode
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
 from tests.waiting import eventually
@@ -58,7 +59,9 @@ def test_a_release_makes_the_first_waiter_of_another_client_the_holder(one: Verb
     grant = granted(other.turn(place))
     assert grant.fence > first.fence
     assert grant.fence == state_of(one).holdings[0].fence
+    assert grant.spare == rules.SPARE == 64, "for others of its process, without a word to the file"
     assert other.release(grant) is True
+    assert granted(one.turn(behind)).fence > grant.fence + 64
 
 
 def test_a_hand_over_between_processes_takes_eleven_statements(one: Verbs, other: Verbs) -> None:
@@ -113,6 +116,18 @@ def test_a_hand_over_is_short_until_its_holder_renews_it(one: Verbs, other: Verb
     (renewed,) = other.renew(grant)
     assert granted(renewed).ttl == 30
     assert state_of(one).holdings[0].expires_in > 20
+
+
+def test_a_hand_over_that_was_renewed_since_is_told_with_all_of_its_time(one: Verbs, other: Verbs) -> None:
+    """The answer to the first question was lost; that it was renewed all the same is known by when it ends."""
+    first = granted(one.join(claim()))
+    place = placed(other.join(claim(ttl=30)))
+    one.release(first)
+    grant = granted(other.turn(place))
+    assert grant.ttl == 3.0
+    granted(other.renew(grant)[0])
+    again = granted(other.turn(place))
+    assert (again.fence, again.ttl) == (grant.fence, 30.0)
 
 
 def test_a_pause_while_the_clocks_are_read_makes_no_grant_younger(one: Verbs, other: Verbs, host: FakeHost) -> None:

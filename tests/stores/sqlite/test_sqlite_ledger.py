@@ -92,6 +92,20 @@ def test_a_waiter_asks_often_where_nobody_can_call_it_and_rarely_where_they_can(
     assert placed(store.turn(called)).recheck == 0.2
 
 
+def test_a_waiter_is_told_who_holds_how_many_are_ahead_and_when_the_grant_in_its_way_ends(
+    store: Verbs, host: FakeHost
+) -> None:
+    held = granted(store.join(claim(ttl=100)))
+    first = placed(store.join(claim()))
+    host.pass_time(1.5)
+    place = placed(store.join(claim()))
+    assert (first.ahead, first.holder, first.retry_after) == (0, held.claim.holder, 100.0)
+    assert (place.ahead, place.holder, place.retry_after) == (1, held.claim.holder, 98.5)
+    host.pass_time(0.5)
+    again = placed(store.turn(place))
+    assert (again.ahead, again.holder, again.retry_after) == (1, held.claim.holder, 98.0)
+
+
 def test_a_waiter_at_a_paused_name_is_told_of_the_pause(store: Verbs) -> None:
     run(store.backend.pause("ns:name", Holder("ops", 1, "ana", "moving"), 60.0))
     place = placed(store.join(claim()))

@@ -47,6 +47,24 @@ def test_the_innermost_and_latest_mount_says_what_a_directory_is_on(path: str, k
     assert lock_file._type_by_path(path, "") is None
 
 
+def test_a_file_that_is_a_mount_is_found_out_behind_a_link_to_its_directory(tmp_path: Path) -> None:
+    real = tmp_path.resolve() / "real"
+    real.mkdir()
+    (real / "locks.db").touch()
+    (tmp_path / "link").symlink_to(real)
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"25 22 0:7 /x {real / 'locks.db'} rw - ext4 /dev/sdc rw\n")
+    for directory in (real, tmp_path / "link"):
+        place = Location(str(directory / "locks.db"), private=False, label="the store")
+        with pytest.raises(BackendRejected, match="mount of its own"):
+            lock_file.prepare(place, mounts)
+    mounts.write_text(f"25 22 0:7 /x {real} rw - nfs4 server:/x rw\n")
+    for directory in (real, tmp_path / "link"):
+        place = Location(str(directory / "locks.db"), private=False, label="the store")
+        with pytest.raises(BackendRejected, match="on a nfs4 mount"):
+            lock_file.prepare(place, mounts)
+
+
 def test_mounts_that_cannot_be_read_are_no_mounts(tmp_path: Path) -> None:
     assert lock_file.mount_table(tmp_path / "none") == ""
 
@@ -137,14 +155,18 @@ def test_a_file_is_known_by_its_device_its_number_and_its_links(tmp_path: Path) 
         ("nothing", True, True),
         ("no directory", False, False),  # a mistake in the path: opening it says so
         ("no directory", True, True),  # it would be made
+        ("a file for a directory", False, False),
+        ("a file for a directory", True, False),
         ("file", False, False),
         ("link to nothing", False, False),
     ],
 )
 def test_a_file_is_missing_where_one_could_be_made(tmp_path: Path, there: str, private: bool, is_missing: bool) -> None:
-    path = tmp_path / ("no" if there == "no directory" else "") / "locks.db"
+    path = tmp_path / ("no" if "directory" in there else "") / "locks.db"
     if there == "file":
         path.touch()
+    elif there == "a file for a directory":
+        path.parent.touch()
     elif there == "link to nothing":
         path.symlink_to(tmp_path / "elsewhere")
     assert lock_file.is_missing(Location(str(path), private=private, label="")) is is_missing

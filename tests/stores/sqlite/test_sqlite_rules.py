@@ -379,6 +379,10 @@ def test_inspect_and_list_show_holders_and_waiters_of_a_prefix(store: Verbs, hos
     host.pass_time(2)
     assert [state.name for state in store.list("ns:")] == ["ns:a%_", "ns:a\U0010ffffz", "ns:b"]
     assert [state.name for state in store.list("ns:a")] == ["ns:a%_", "ns:a\U0010ffffz"]
+    plain = store.list("ns:a%")[0]
+    assert (plain.mode, plain.capacity, plain.waiting) == (Mode.EXCLUSIVE, 1, ())
+    assert plain.holdings[0].held_for == pytest.approx(2)
+    assert plain.holdings[0].expires_in == pytest.approx(28)
     state = store.list("ns:b")[0]
     assert state.waiting == (waiting.holder,)
     assert state.holdings[0].held_for == pytest.approx(2)
