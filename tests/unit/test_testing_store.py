@@ -481,6 +481,50 @@ def test_clients_of_a_shared_store_meet(shared: tuple[MemoryStore, str]) -> None
         assert not two.once("job", slot="monday").run(lambda: 7).ran
 
 
+class Asked:
+    """In the place of a store that is shared: what it was asked, and the answer that it gives."""
+
+    def __init__(self, answer: Any) -> None:
+        self.calls: list[Any] = []
+        self._answer = answer
+
+    def __getattr__(self, verb: str) -> Any:
+        def answer(*words: Any, **options: Any) -> Any:
+            self.calls.append((verb, words, options))
+            return self._answer
+
+        return answer
+
+
+@pytest.mark.parametrize(("verb", "words", "options", "limited"), REQUESTS, ids=[each[0] for each in REQUESTS])
+def test_each_request_reaches_a_shared_store_with_what_it_was_given(
+    verb: str, words: tuple[Any, ...], options: dict[str, Any], limited: bool, tmp_path: Path
+) -> None:
+    store: Any = Asked("the answer")
+    with serve(store, str(tmp_path / "socket")) as url:
+        backend: Any = SharedMemory(url.removeprefix("memory+unix://")).open_backend(ThreadRuntime())
+        answer = run(getattr(backend, verb)(*words, *([1234.5] if limited else []), **options))
+        run(backend.close())
+    assert answer == ANSWERED.get(verb, "the answer")
+    ((asked, given, more),) = store.calls
+    if verb == "turn":
+        given = (given[0].claim,)
+        words = (words[0].claim,)
+    assert (asked, given[: len(words)], more) == (verb, words, options)
+
+
+def test_a_place_in_a_shared_queue_has_all_that_the_store_says_of_it(tmp_path: Path) -> None:
+    paused = Pause("moving", "ana", 60.0)
+    place = Place(claim(), ThreadRuntime().signal(), 9.0, 3, ANA, retry_after=2.5, paused=paused)
+    store: Any = Asked(place)
+    with serve(store, str(tmp_path / "socket")) as url:
+        backend: Any = SharedMemory(url.removeprefix("memory+unix://")).open_backend(ThreadRuntime())
+        for found in (run(backend.join(claim("x", "mine"))), run(backend.turn(place))):
+            assert (found.ahead, found.holder, found.retry_after, found.paused) == (3, ANA, 2.5, paused)
+            assert found.recheck == RECHECK
+        run(backend.close())
+
+
 def test_a_waiter_of_a_shared_store_gets_the_lock_after_the_holder(shared: tuple[MemoryStore, str]) -> None:
     _, url = shared
     got: list[int] = []
