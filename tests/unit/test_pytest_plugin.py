@@ -34,7 +34,8 @@ def test_lost(lose_lease):
 
 
 def test_leaked(no_leaked_leases, leasehold_store):
-    take(leasehold_store.connect(), "kept")
+    for name in ("kept", "also kept"):
+        take(leasehold_store.connect(), name)
 
 
 def test_dropped(leasehold_store, no_leaked_leases):
@@ -84,5 +85,5 @@ def test_the_fixtures_give_a_store_lose_leases_and_find_leaked_ones(tmp_path: Pa
         "test_not_asked": "PASSED",
         "test_of_an_earlier_test": "PASSED",
     }, done.stdout
-    assert "the test has left 'kept' held; release every lease" in done.stdout
+    assert "the test has left 'also kept', 'kept' held; release every lease" in done.stdout
     assert "the test has left 'dropped' held" in done.stdout

@@ -243,6 +243,20 @@ def test_a_muted_call_takes_as_long_as_the_stores_limit_or_its_own(
     assert seen[1:] == [(7.0, 1)]
 
 
+def test_an_answer_that_nobody_waits_for_any_more_is_not_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, _, faults, _ = faulty()
+
+    async def sleep(_: float) -> None:
+        assert faults.delayed == 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backend._runtime, "sleep", sleep)
+    faults.delay_next_reply(7.0)
+    with pytest.raises(KeyboardInterrupt):
+        run(backend.inspect("x"))
+    assert (faults.delayed, faults.under_way) == (0, [])
+
+
 def test_a_call_is_under_way_until_its_answer_and_may_suspend_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     backend, inner, faults, _ = faulty()
     steps: list[str] = []
@@ -308,6 +322,10 @@ def test_time_that_passes_renews_leases_and_a_leap_does_not(store: ManualStore) 
     store.pass_time(60)
     lease.check(need=5)
     assert store.clock.now() == start + 60
+    with store.connect().lock("short", ttl=2).hold() as short:
+        store.pass_time(9)
+        short.check()
+    start += 9
     store.pass_time("1.25s")
     assert store.clock.now() == pytest.approx(start + 61.25)
     store.clock.advance(11)
@@ -322,6 +340,10 @@ def test_a_keeper_that_does_nothing_is_reported_and_not_waited_for_for_ever(
     with client.lock("x").hold():
         (opened,) = client._twin._open_clients.all()
         monkeypatch.setattr(type(opened.keeper), "is_quiet", lambda _: False)
+        with pytest.raises(RuntimeError, match="a keeper did not do what was due"):
+            store.pass_time(1)
+        monkeypatch.setattr(type(opened.keeper), "is_quiet", lambda _: True)
+        monkeypatch.setattr(type(opened.cleanup), "is_quiet", lambda _: False)
         with pytest.raises(RuntimeError, match="a keeper did not do what was due"):
             store.pass_time(1)
         store.faults.delayed += 1
