@@ -377,7 +377,12 @@ def test_a_beat_that_does_not_lead_waits_in_line_for_a_while_and_sends_nothing(
     app: Celery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks: list[object] = []
-    monkeypatch.setattr("celery.beat.PersistentScheduler.tick", lambda scheduler: ticks.append(scheduler) or 7)
+
+    def tick(scheduler: object) -> float:
+        ticks.append(scheduler)
+        return 7
+
+    monkeypatch.setattr("celery.beat.PersistentScheduler.tick", tick)
     scheduler: Any = beat(app, tmp_path)
     assert scheduler._lock._twin._spec.slow_wait == math.inf, "to be in line is usual for a beat"
     assert scheduler.tick() == 7

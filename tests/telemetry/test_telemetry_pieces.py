@@ -573,7 +573,7 @@ def test_a_span_says_what_lock_it_is_of_and_how_it_ended(traces: OpenTelemetryRe
 def test_a_hold_begins_where_its_wait_ended_and_what_was_not_acquired_has_its_mode(traces: OpenTelemetryReport) -> None:
     sink = opentelemetry_sink.find(traces.meters, traces.tracers)
     hold = Hold()
-    sink.begin(hold, Pair("g", "shared", float, float), "x", 41, 2.5)
+    sink.begin(hold, Pair("g", "shared", lambda _: None, lambda _: None), "x", 41, 2.5)
     sink.end(hold, "released")
     waiting, holding = traces.spans.get_finished_spans()
     assert (waiting.name, holding.name) == ("leasehold.acquire g", "leasehold.hold g")

@@ -329,6 +329,7 @@ def test_a_form_has_few_fields_that_are_text(caller: Caller) -> None:
         ("break", {"confirm": " a\nb "}, None),
         ("break", {"confirm": "a\\nb"}, None),
         ("break", {"confirm": "ab"}, "another one"),
+        ("break", {"name": "ab\n ", "confirm": "ab\\n"}, None),  # as it is shown, without the spaces around it
         ("break", {"now": None}, None),
         ("pause", {"duration": None}, None),
         ("pause", {"reason": ""}, "Missing: reason"),
