@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import stat
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +24,7 @@ from leasehold.web.actions import ACTIONS, LONGEST_NAME, _facts, _status, _whole
 from leasehold.web.audit import KEPT, Audit
 from leasehold.web.auth import REMEMBERED, _credentials, _digest, read_users
 from leasehold.web.openapi import document
+from leasehold.web.pages import PAGES
 from leasehold.web.protection import COOKIE, Tokens, _foreign_write, _host_name, _is_address
 from leasehold.web.requests import LARGEST, MOST_FIELDS
 from tests.web.serving import Caller, within
@@ -485,12 +487,15 @@ def test_an_order_has_its_fields_and_its_answers_in_the_openapi_document() -> No
         post = paths[f"/{name}"]["post"]
         schema = post["requestBody"]["content"]["application/json"]["schema"]
         assert schema["required"] == fields
+        assert post["summary"] == ACTIONS[name].summary
+        assert {field: facts["description"] for field, facts in schema["properties"].items()} == ACTIONS[name].fields
         for field, facts in schema["properties"].items():
             assert facts["type"] == kinds.get(field, "string"), (name, field)
         assert post["parameters"][0]["name"] == "X-Leasehold-Token"
         assert list(post["responses"]) == ["200", "400", "403", "409", "422", "503"]
-    parameters = [parameter["name"] for parameter in paths["/locks"]["get"]["parameters"]]
-    assert parameters == ["q", "long", "waiters", "sort", "order", "page"]
+    parameters = {each["name"]: each["description"] for each in paths["/locks"]["get"]["parameters"]}
+    assert list(parameters) == ["q", "long", "waiters", "sort", "order", "page"]
+    assert parameters == PAGES["locks"].parameters
 
 
 # --- the audit
@@ -509,7 +514,7 @@ def test_the_audit_keeps_the_last_entries_newest_first_and_logs_each(caplog: pyt
     assert [each.target for each in entries[:2]] == [f"{KEPT + 1}\n", f"{KEPT}\n"]
     assert len(entries) == KEPT
     assert caplog.messages[-1] == f"ana (::1): break '{KEPT + 1}\\n': ordered"
-    assert entries[0].time.endswith("+00:00")
+    assert re.fullmatch(r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}\+00:00", entries[0].time)
 
 
 def test_the_file_of_the_audit_is_private_and_each_line_is_a_whole_entry(tmp_path: Path) -> None:
