@@ -22,7 +22,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 import leasehold
 from leasehold.errors import ConfigurationError
-from leasehold.integrations.apscheduler import OnceExecutor, _check, _slot
+from leasehold.integrations.apscheduler import OnceExecutor, _check, _OnceJob, _slot
 from leasehold.testing.manual import ManualStore
 from tests.waiting import LIMIT, eventually
 
@@ -199,6 +199,7 @@ def test_a_time_that_was_missed_for_too_long_is_not_run() -> None:
             id="report", trigger=object(), misfire_grace_time=1, args=(), kwargs={}, func=lambda: "ran",
             _jobstore_alias="default",
         )  # fmt: skip
+        assert str(_OnceJob(job, len)) == str(job), "the log knows it by its own words"
         (event,) = executor._run(job, [datetime(2020, 3, 4, tzinfo=UTC)])
         assert event.code == EVENT_JOB_MISSED
         assert client.last_run("apscheduler:report") is None
@@ -240,6 +241,7 @@ def test_a_call_that_breaks_in_the_pool_is_logged_and_the_job_may_run_again(
     broken._run = lambda *_: 1 / 0
     process.executor.submit_job(job, [datetime.now(UTC)])
     eventually(lambda: "ZeroDivisionError" in caplog.text)
+    assert "broken._run = lambda" in caplog.text, "with the place where it broke"
     del broken._run
     process.executor.submit_job(job, [datetime.now(UTC)])  # of one instance at a time
     eventually(lambda: process.events)

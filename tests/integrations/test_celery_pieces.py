@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from celery import Celery, signals
-from celery.exceptions import Retry
+from celery.exceptions import Ignore, Retry
 from celery.schedules import crontab, schedule
 
 import leasehold
-from leasehold.errors import AcquireTimeout, BackendUnavailable, ConfigurationError, LeaseLost
+from leasehold._backends.memory import MemoryBackend
+from leasehold.errors import AcquireTimeout, BackendUnavailable, ConfigurationError, LeaseLost, UnsupportedCapability
 from leasehold.integrations.celery import Locks, was_skipped
 from leasehold.integrations.celery.beat import NAME, TTL, WAIT, LeaderScheduler, _is_remembered
 from leasehold.integrations.celery.clients import client_of, close_client
 from leasehold.integrations.celery.unique import _end_duplicate
 from leasehold.testing.losing import lose
-from leasehold.values import Holder
+from leasehold.values import Capability, Holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,8 +126,17 @@ def test_the_template_is_the_group_of_a_unique_task(app: Celery) -> None:
     seen: list[Any] = []
     stop = locks.client.on_event(lambda event: seen.append(getattr(event, "group", None)))
     pay.apply((7,))
-    stop()
     assert seen[0] == "order:{order}"
+    del seen[:]
+
+    @app.task(name="local.refund", shared=False)
+    @locks.unique("order:{order}", group="money")
+    def refund(order: int) -> None:
+        """Done."""
+
+    refund.apply((7,))
+    stop()
+    assert seen[0] == "money"
 
 
 def test_the_result_of_a_duplicate_names_the_lock_and_its_holder(app: Celery) -> None:
@@ -182,6 +192,26 @@ def test_another_task_is_no_message_that_comes_again() -> None:
     assert task.sent == []
     with pytest.raises(AcquireTimeout):
         _end_duplicate(None, others, "skip", 5.0, None)
+
+
+@pytest.mark.parametrize(("options", "pause"), [({}, 5.0), ({"retry_in": "7.5s"}, 7.5), ({"retry_in": 0}, 0.0)])
+def test_a_duplicate_comes_back_after_the_pause_that_was_said(
+    app: Celery, monkeypatch: pytest.MonkeyPatch, options: Any, pause: float
+) -> None:
+    locks, pay = task_of(app, on_duplicate="retry", timeout=0.01, **options)
+    task = Task()
+    monkeypatch.setattr("leasehold.integrations.celery.unique._task", lambda: task)
+    with locks.client.lock("order:7").hold(), pytest.raises(Retry):
+        pay(7)
+    assert task.sent == [{"countdown": pause, "retries": 2}]
+
+
+def test_a_duplicate_that_is_ignored_says_of_which_lock() -> None:
+    task: Any = Task()
+    others = AcquireTimeout("order:7 is held", name="order:7", holder=Holder("h", 1, reason="task two"))
+    with pytest.raises(Ignore, match="order:7 is held"):
+        _end_duplicate(task, others, "ignore", 5.0, "task one")
+    assert task.sent == []
 
 
 @pytest.mark.parametrize("how", ["is_eager", "called_directly"])
@@ -241,9 +271,10 @@ def test_a_beat_leads_under_a_name_and_for_a_ttl_that_may_be_chosen(app: Celery,
 def test_schedules_of_seconds_leave_no_record_and_begin_anew_with_a_leader(
     app: Celery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent: list[str] = []
+    sent: list[Any] = []
     monkeypatch.setattr(
-        "celery.beat.PersistentScheduler.apply_entry", lambda _, entry, producer=None: sent.append(entry.name)
+        "celery.beat.PersistentScheduler.apply_entry",
+        lambda _, entry, producer=None: sent.append((entry.name, producer)),
     )
     scheduler = beat(app, tmp_path)
     often, nightly = (scheduler.schedule[name] for name in ("often", "nightly"))
@@ -259,8 +290,8 @@ def test_schedules_of_seconds_leave_no_record_and_begin_anew_with_a_leader(
     assert often.last_run_at > before, "what came due between two leaders is left out"
     assert nightly.last_run_at.isoformat() == "2026-01-02T03:04:05+00:00"
     for entry in (often, nightly):
-        scheduler.apply_entry(entry)
-    assert sent == ["often", "nightly"]
+        scheduler.apply_entry(entry, producer=f"of {entry.name}")
+    assert sent == [("often", "of often"), ("nightly", "of nightly")]
     assert client.last_run("celery-beat:often") is None
     last = client.last_run("celery-beat:nightly")
     assert last is not None
@@ -269,7 +300,7 @@ def test_schedules_of_seconds_leave_no_record_and_begin_anew_with_a_leader(
     lose(scheduler._lease)
     with pytest.raises(LeaseLost):
         scheduler.apply_entry(often)
-    assert sent == ["often", "nightly"]
+    assert len(sent) == 2
     scheduler.close()
 
 
@@ -303,7 +334,15 @@ def test_a_beat_without_its_store_sends_nothing_and_looks_again_soon(
     scheduler.close()
 
 
-def test_a_beat_that_stops_lets_the_next_one_lead_and_not_in_the_middle_of_a_tick(app: Celery, tmp_path: Path) -> None:
+def test_a_beat_that_stops_lets_the_next_one_lead_and_not_in_the_middle_of_a_tick(
+    app: Celery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[object] = []
+
+    def close(scheduler: object) -> None:
+        closed.append(scheduler)
+
+    monkeypatch.setattr("celery.beat.PersistentScheduler.close", close)
     scheduler = beat(app, tmp_path)
     assert scheduler._leads()
     assert scheduler._leads(), "it still does, without asking"
@@ -316,6 +355,69 @@ def test_a_beat_that_stops_lets_the_next_one_lead_and_not_in_the_middle_of_a_tic
         scheduler.close()
         assert other.inspect("celery-beat") is None
     assert client_of(app) is not client
+    assert closed == [scheduler, scheduler], "Celery keeps its schedule in both cases"
+
+
+class Line:
+    """In the place of the lock of a beat: how long each call waited, and what it got."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+        self.waits: list[float] = []
+
+    def acquire(self, timeout: float) -> Any:
+        self.waits.append(timeout)
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_a_beat_that_does_not_lead_waits_in_line_for_a_while_and_sends_nothing(
+    app: Celery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks: list[object] = []
+
+    def tick(scheduler: object) -> float:
+        ticks.append(scheduler)
+        return 7
+
+    monkeypatch.setattr("celery.beat.PersistentScheduler.tick", tick)
+    scheduler: Any = beat(app, tmp_path)
+    assert scheduler._lock._twin._spec.slow_wait == math.inf, "to be in line is usual for a beat"
+    assert scheduler.tick() == 7
+    first, lock = scheduler._lease, scheduler._lock
+    lose(first)
+    line = scheduler._lock = Line(AcquireTimeout("busy"), BackendUnavailable("away"))
+    assert scheduler.tick() == 0, "it has waited already"
+    assert (scheduler._lease, len(ticks), scheduler._is_ticking) == (None, 1, False)
+    assert scheduler.tick() == WAIT
+    assert (line.waits, len(ticks)) == ([WAIT, WAIT], 1)
+    first.release()
+    close_client(app)
+    scheduler._lock = lock
+    scheduler.close()
+
+
+def test_a_beat_whose_store_is_away_when_it_stops_leaves_its_lock_to_its_ttl(app: Celery, tmp_path: Path) -> None:
+    class Lease:
+        def release(self) -> None:
+            raise BackendUnavailable("away")
+
+    scheduler: Any = beat(app, tmp_path)
+    scheduler._lease = Lease()
+    scheduler.close()
+    assert scheduler._lease is None
+
+
+def test_a_beat_is_refused_by_a_store_without_records_before_its_first_tick(
+    app: Celery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "leasehold._backends.memory.MemoryBackend.capabilities", MemoryBackend.capabilities - {Capability.RECORD}
+    )
+    with pytest.raises(UnsupportedCapability, match="records"):
+        beat(app, tmp_path)
 
 
 def test_a_beat_whose_store_cannot_be_meant_is_refused_when_it_is_made(app: Celery, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from leasehold.errors import (
     PreconditionFailed,
     StaleFence,
 )
-from leasehold.integrations.fastapi import Locks, _fields
+from leasehold.integrations.fastapi import Locks, _fields, _PathTemplate
 from leasehold.integrations.starlette import Locks as StarletteLocks
 from leasehold.integrations.starlette import _answer
 from leasehold.testing.manual import ManualStore
@@ -551,6 +551,13 @@ def test_a_function_that_was_added_after_the_start_is_checked_when_it_is_called(
                     await http.post("/late/7")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("known", "has"), [((), "none"), (("b", "a"), "a, b")])
+def test_a_template_that_cannot_be_filled_says_what_there_is(known: tuple[str, ...], has: str) -> None:
+    names = _PathTemplate("cart:{cart}:{a}")
+    with pytest.raises(ConfigurationError, match=rf"needs 'cart', but /carts has no such parameter; it has {has}\."):
+        names.check("/carts", known)
 
 
 def test_a_parameter_is_read_with_the_type_that_the_function_itself_gives_it() -> None:

@@ -92,6 +92,20 @@ def test_savepoint_is_a_part_of_its_transaction_and_after_the_block_nothing_is_g
     assert left(engine) == 7
 
 
+def test_after_a_block_that_failed_nothing_is_guarded_either(
+    engine: Engine, leases: tuple[leasehold.Lease, leasehold.Lease]
+) -> None:
+    late, current = leases
+    with Session(engine) as session:
+        with pytest.raises(ZeroDivisionError), fenced(session, late):
+            raise ZeroDivisionError
+        with Session(engine) as other, fenced(other, current), other.begin():
+            other.execute(SELL)
+        session.execute(SELL)
+        session.commit()
+    assert left(engine) == 8
+
+
 def test_session_that_has_read_already_is_refused(
     engine: Engine, leases: tuple[leasehold.Lease, leasehold.Lease]
 ) -> None:

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -159,8 +160,39 @@ def test_the_moment_a_series_was_made_is_shown_as_the_library_does() -> None:
     assert len(created(registry_with_a_pair())) == 2
 
 
+def test_the_moment_a_series_was_made_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr(durations, "time", SimpleNamespace(time=lambda: now[0]))
+    made, registry = durations.Durations(BUILD), CollectorRegistry()
+    registry.register(made)
+    made.of(("redis",)).add(0.5)
+    now[0] = 2_000.0
+    made.of(("redis",)).add(0.5)
+    made.of(("etcd",)).add(0.5)
+    name = f"{BUILD.prometheus_name}_created"
+    found = [registry.get_sample_value(name, {"backend": backend}) for backend in ("redis", "etcd")]
+    assert found == [1_000.0, 2_000.0]
+
+
 def test_that_moment_is_left_out_where_the_program_left_it_out(without_created: None) -> None:
     assert not created(registry_with_a_pair())
+
+
+def test_each_value_keeps_the_trace_of_its_own_also_one_that_is_counted_by_itself() -> None:
+    reader = InMemoryMetricReader()
+    tracer = TracerProvider().get_tracer("app")
+    with leasehold.connect("memory://") as client:
+        telemetry.opentelemetry(client, meter_provider=MeterProvider([reader]), spans=False)
+        with client.lock("x").hold(), tracer.start_as_current_span("busy") as busy:
+            assert client.lock("x", group="g").try_acquire() is None
+        data: Any = reader.get_metrics_data()
+        found = {
+            point.attributes["leasehold.outcome"]: [exemplar.span_id for exemplar in point.exemplars]
+            for metric in data.resource_metrics[0].scope_metrics[0].metrics
+            if metric.name == ACQUIRE
+            for point in metric.data.data_points
+        }
+        assert found == {"busy": [busy.get_span_context().span_id], "acquired": []}
 
 
 def test_a_value_keeps_the_trace_that_it_was_measured_in() -> None:

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 import leasehold
 from leasehold import __version__, events, telemetry
 from leasehold.errors import ConfigurationError
+from leasehold.fencing import checks
 from leasehold.telemetry import opentelemetry_sink, prometheus_sink
 from leasehold.telemetry.batch import CHANGING, Batch
 from leasehold.telemetry.instruments import INSTRUMENTS
@@ -205,6 +206,31 @@ def test_a_lock_that_is_held_ends_once_whatever_ends_it(
     made.released("x", 1)
     made.record(events.Dropped("x", 1))
     assert notes.take() == []
+
+
+def test_a_hold_is_counted_with_the_time_that_it_lasted_whatever_ended_it(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, held = [50.0], list[float]()
+    monkeypatch.setattr("leasehold.telemetry.recorder.monotonic", lambda: now[0])
+    monkeypatch.setattr(notes, "pair", lambda _, group, mode: Pair(group, mode, lambda _: None, held.append))
+    made = recorder(notes)
+    made.acquired("x", 1, 0.5, "g", "exclusive", 0)
+    now[0] = 52.5
+    for name in ("x", "y", "z"):
+        made.acquired(name, 2, 0.5, "g", "exclusive", 0)
+    now[0] = 60.0
+    made.released("x", 1)
+    now[0] = 61.0
+    made.record(events.Dropped("y", 2))
+    now[0] = 64.0
+    made.record(events.Lost("z", 2, LOSS))
+    made.released("x", 2)
+    assert held == [10.0, 11.5]
+    assert [fact[2:] for fact in notes.seen if fact[:2] == ("observe", "lock.hold.duration")] == [
+        (8.5, "redis", "g", "dropped"),
+        (11.5, "redis", "g", "lost"),
+    ]
 
 
 def test_a_pair_is_found_once_for_each_group_and_mode_and_others_are_not_kept(notes: Notes) -> None:
@@ -544,6 +570,27 @@ def test_a_span_says_what_lock_it_is_of_and_how_it_ended(traces: OpenTelemetryRe
             assert span.instrumentation_scope.name == "leasehold"
 
 
+def test_a_hold_begins_where_its_wait_ended_and_what_was_not_acquired_has_its_mode(traces: OpenTelemetryReport) -> None:
+    sink = opentelemetry_sink.find(traces.meters, traces.tracers)
+    hold = Hold()
+    sink.begin(hold, Pair("g", "shared", lambda _: None, lambda _: None), "x", 41, 2.5)
+    sink.end(hold, "released")
+    waiting, holding = traces.spans.get_finished_spans()
+    assert (waiting.name, holding.name) == ("leasehold.acquire g", "leasehold.hold g")
+    assert waiting.end_time == holding.start_time
+    assert waiting.end_time - (waiting.start_time or 0) == 2_500_000_000  # type: ignore[operator] # it has ended
+    for event, outcome in (
+        (events.TimedOut("x", 2.0, "g", "shared"), "timeout"),
+        (events.Refused("x", 2.0, "g", "permit"), "busy"),
+        (events.AcquireFailed("x", 2.0, "no route", False, group="g", mode="shared"), "error"),
+    ):
+        sink.not_acquired(event, outcome, "g")
+        facts = dict(traces.spans.get_finished_spans()[-1].attributes or {})
+        assert facts == {
+            "leasehold.name": "x", "leasehold.group": "g", "leasehold.mode": event.mode, "leasehold.outcome": outcome,
+        }  # fmt: skip
+
+
 def test_the_events_of_a_span_tell_why(traces: OpenTelemetryReport) -> None:
     store = ManualStore()
     with store.connect() as client:
@@ -595,6 +642,37 @@ def test_what_is_already_reported_elsewhere_may_be_reported_here_too() -> None:
         with client.lock("x", group="g").hold():
             assert one.value("leasehold.lock.held", "memory", "g") == 1, "the first switch is off already"
         again()
+
+
+def test_what_guards_decide_is_counted_once_in_each_place_however_many_clients_report_there(report: Report) -> None:
+    other = type(report)()
+    with leasehold.connect("memory://") as client, ManualStore().connect() as manual:
+        for each in (client, manual):
+            report.switch_on(each)
+        off = other.switch_on(client)
+        for note in (checks.note_passed, checks.note_passed, checks.note_stale):
+            note()
+        for place in (report, other):
+            assert place.series("leasehold.fence.checks") == {("ok",): 2, ("stale",): 1}
+        off()
+        other.switch_on(client)
+        checks.note_stale()
+        assert other.series("leasehold.fence.checks") == {("ok",): 2, ("stale",): 2}
+
+
+@pytest.mark.parametrize(
+    ("switch_on", "extra"), [(telemetry.opentelemetry, "otel"), (telemetry.prometheus, "prometheus")]
+)
+def test_what_is_not_installed_is_named_with_the_extra_that_has_it(
+    monkeypatch: pytest.MonkeyPatch, switch_on: Any, extra: str
+) -> None:
+    def missing(_: str) -> None:
+        raise ImportError("no", name="the_library")
+
+    monkeypatch.setattr(telemetry, "import_module", missing)
+    said = re.escape(f"the_library is not installed; run: pip install 'leasehold[{extra}]'")
+    with leasehold.connect("memory://") as client, pytest.raises(ConfigurationError, match=said):
+        switch_on(client)
 
 
 def test_limits_of_groups_are_passed_on(report: Report) -> None:

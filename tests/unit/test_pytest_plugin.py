@@ -14,6 +14,7 @@ import leasehold
 import pytest
 
 KEPT = []
+CLIENTS = []
 
 
 def take(client, name):
@@ -34,7 +35,8 @@ def test_lost(lose_lease):
 
 
 def test_leaked(no_leaked_leases, leasehold_store):
-    take(leasehold_store.connect(), "kept")
+    for name in ("kept", "also kept"):
+        take(leasehold_store.connect(), name)
 
 
 def test_dropped(leasehold_store, no_leaked_leases):
@@ -46,7 +48,13 @@ def test_leaked_elsewhere(no_leaked_leases):
 
 
 def test_not_asked(leasehold_store):
-    take(leasehold_store.connect(), "free to leave")
+    CLIENTS.append(leasehold_store.connect())
+    take(CLIENTS[0], "free to leave")
+
+
+def test_closed():
+    with pytest.raises(leasehold.ClientClosed):
+        CLIENTS[0].lock("of an earlier test").acquire(timeout=0)
 
 
 def test_of_an_earlier_test(no_leaked_leases):
@@ -82,7 +90,9 @@ def test_the_fixtures_give_a_store_lose_leases_and_find_leaked_ones(tmp_path: Pa
         "test_dropped": "ERROR",
         "test_leaked_elsewhere": "ERROR",
         "test_not_asked": "PASSED",
+        "test_closed": "PASSED",
         "test_of_an_earlier_test": "PASSED",
     }, done.stdout
-    assert "the test has left 'kept' held; release every lease" in done.stdout
+    assert "the test has left 'also kept', 'kept' held; release every lease" in done.stdout
     assert "the test has left 'dropped' held" in done.stdout
+    assert "pytest.fail(" not in done.stdout, "the code of the fixture is of no use to its user"

@@ -243,6 +243,20 @@ def test_a_muted_call_takes_as_long_as_the_stores_limit_or_its_own(
     assert seen[1:] == [(7.0, 1)]
 
 
+def test_an_answer_that_nobody_waits_for_any_more_is_not_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, _, faults, _ = faulty()
+
+    async def sleep(_: float) -> None:
+        assert faults.delayed == 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backend._runtime, "sleep", sleep)
+    faults.delay_next_reply(7.0)
+    with pytest.raises(KeyboardInterrupt):
+        run(backend.inspect("x"))
+    assert (faults.delayed, faults.under_way) == (0, [])
+
+
 def test_a_call_is_under_way_until_its_answer_and_may_suspend_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     backend, inner, faults, _ = faulty()
     steps: list[str] = []
@@ -308,6 +322,10 @@ def test_time_that_passes_renews_leases_and_a_leap_does_not(store: ManualStore) 
     store.pass_time(60)
     lease.check(need=5)
     assert store.clock.now() == start + 60
+    with store.connect().lock("short", ttl=2).hold() as short:
+        store.pass_time(9)
+        short.check()
+    start += 9
     store.pass_time("1.25s")
     assert store.clock.now() == pytest.approx(start + 61.25)
     store.clock.advance(11)
@@ -322,6 +340,10 @@ def test_a_keeper_that_does_nothing_is_reported_and_not_waited_for_for_ever(
     with client.lock("x").hold():
         (opened,) = client._twin._open_clients.all()
         monkeypatch.setattr(type(opened.keeper), "is_quiet", lambda _: False)
+        with pytest.raises(RuntimeError, match="a keeper did not do what was due"):
+            store.pass_time(1)
+        monkeypatch.setattr(type(opened.keeper), "is_quiet", lambda _: True)
+        monkeypatch.setattr(type(opened.cleanup), "is_quiet", lambda _: False)
         with pytest.raises(RuntimeError, match="a keeper did not do what was due"):
             store.pass_time(1)
         store.faults.delayed += 1
@@ -479,6 +501,50 @@ def test_clients_of_a_shared_store_meet(shared: tuple[MemoryStore, str]) -> None
             assert lease.fence > high
         assert one.once("job", slot="monday").run(lambda: 7).ran
         assert not two.once("job", slot="monday").run(lambda: 7).ran
+
+
+class Asked:
+    """In the place of a store that is shared: what it was asked, and the answer that it gives."""
+
+    def __init__(self, answer: Any) -> None:
+        self.calls: list[Any] = []
+        self._answer = answer
+
+    def __getattr__(self, verb: str) -> Any:
+        def answer(*words: Any, **options: Any) -> Any:
+            self.calls.append((verb, words, options))
+            return self._answer
+
+        return answer
+
+
+@pytest.mark.parametrize(("verb", "words", "options", "limited"), REQUESTS, ids=[each[0] for each in REQUESTS])
+def test_each_request_reaches_a_shared_store_with_what_it_was_given(
+    verb: str, words: tuple[Any, ...], options: dict[str, Any], limited: bool, tmp_path: Path
+) -> None:
+    store: Any = Asked("the answer")
+    with serve(store, str(tmp_path / "socket")) as url:
+        backend: Any = SharedMemory(url.removeprefix("memory+unix://")).open_backend(ThreadRuntime())
+        answer = run(getattr(backend, verb)(*words, *([1234.5] if limited else []), **options))
+        run(backend.close())
+    assert answer == ANSWERED.get(verb, "the answer")
+    ((asked, given, more),) = store.calls
+    if verb == "turn":
+        given = (given[0].claim,)
+        words = (words[0].claim,)
+    assert (asked, given[: len(words)], more) == (verb, words, options)
+
+
+def test_a_place_in_a_shared_queue_has_all_that_the_store_says_of_it(tmp_path: Path) -> None:
+    paused = Pause("moving", "ana", 60.0)
+    place = Place(claim(), ThreadRuntime().signal(), 9.0, 3, ANA, retry_after=2.5, paused=paused)
+    store: Any = Asked(place)
+    with serve(store, str(tmp_path / "socket")) as url:
+        backend: Any = SharedMemory(url.removeprefix("memory+unix://")).open_backend(ThreadRuntime())
+        for found in (run(backend.join(claim("x", "mine"))), run(backend.turn(place))):
+            assert (found.ahead, found.holder, found.retry_after, found.paused) == (3, ANA, 2.5, paused)
+            assert found.recheck == RECHECK
+        run(backend.close())
 
 
 def test_a_waiter_of_a_shared_store_gets_the_lock_after_the_holder(shared: tuple[MemoryStore, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import stat
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +24,7 @@ from leasehold.web.actions import ACTIONS, LONGEST_NAME, _facts, _status, _whole
 from leasehold.web.audit import KEPT, Audit
 from leasehold.web.auth import REMEMBERED, _credentials, _digest, read_users
 from leasehold.web.openapi import document
+from leasehold.web.pages import PAGES
 from leasehold.web.protection import COOKIE, Tokens, _foreign_write, _host_name, _is_address
 from leasehold.web.requests import LARGEST, MOST_FIELDS
 from tests.web.serving import Caller, within
@@ -329,6 +331,7 @@ def test_a_form_has_few_fields_that_are_text(caller: Caller) -> None:
         ("break", {"confirm": " a\nb "}, None),
         ("break", {"confirm": "a\\nb"}, None),
         ("break", {"confirm": "ab"}, "another one"),
+        ("break", {"name": "ab\n ", "confirm": "ab\\n"}, None),  # as it is shown, without the spaces around it
         ("break", {"now": None}, None),
         ("pause", {"duration": None}, None),
         ("pause", {"reason": ""}, "Missing: reason"),
@@ -420,8 +423,9 @@ def test_a_form_leads_back_to_what_was_changed_and_says_so_only_to_its_own_pages
     done = caller.post("/pause?name=a/b", data={"reason": "audit", "token": token})
     assert (done.status_code, done.headers["location"]) == (303, "lock?name=a%2Fb&done=pause")
     assert "Paused: it is not granted now." in caller.get("/lock?name=a/b&done=pause").text
-    foreign = {"Sec-Fetch-Site": "cross-site"}
-    assert "Paused: it is not granted now." not in caller.get("/lock?name=a/b&done=pause", headers=foreign).text
+    for site, is_own in (("same-origin", True), ("same-site", False), ("none", False), ("cross-site", False)):
+        shown = caller.get("/lock?name=a/b&done=pause", headers={"Sec-Fetch-Site": site}).text
+        assert ("Paused: it is not granted now." in shown) is is_own, site
     assert caller.get("/lock?name=a/b&done=nonsense").status_code == 200
     assert caller.post("/resume?name=a/b", data={"token": token}).status_code == 303
     nothing = caller.post("/resume?name=a/b", data={"token": token})
@@ -435,6 +439,21 @@ def test_what_the_link_says_counts_more_than_what_a_form_says(client: leasehold.
     assert caller.post("/pause?name=mine", data=form).headers["location"] == "lock?name=mine&done=pause"
     assert client.inspect("other") is None
     assert client.inspect("mine") is not None
+
+
+def test_the_slot_of_a_link_is_the_one_that_is_forgotten(client: leasehold.Client, caller: Caller) -> None:
+    for slot in ("one\r\ntwo", "other"):
+        client.once("job", slot=slot).run(lambda: None)
+    link = "/forget?name=job&slot=one%0D%0Atwo"
+    form = caller.get(link).text
+    assert 'action="forget?name=job&amp;slot=one%0D%0Atwo"' in form
+    assert 'name="slot"' not in form, "a form would change the ends of its lines"
+    token = caller.get("/api/v1/session").json()["token"]
+    answer = caller.post(link, data={"slot": "other", "reason": "empty", "token": token})
+    assert answer.headers["location"] == "lock?name=job&done=forget"
+    last = client.last_run("job", slot="one\r\ntwo")
+    assert last is not None
+    assert last.forgotten == "empty (by ana (dashboard))"
 
 
 def test_the_form_of_a_break_is_for_a_grant_that_is_there(client: leasehold.Client, caller: Caller) -> None:
@@ -468,12 +487,15 @@ def test_an_order_has_its_fields_and_its_answers_in_the_openapi_document() -> No
         post = paths[f"/{name}"]["post"]
         schema = post["requestBody"]["content"]["application/json"]["schema"]
         assert schema["required"] == fields
+        assert post["summary"] == ACTIONS[name].summary
+        assert {field: facts["description"] for field, facts in schema["properties"].items()} == ACTIONS[name].fields
         for field, facts in schema["properties"].items():
             assert facts["type"] == kinds.get(field, "string"), (name, field)
         assert post["parameters"][0]["name"] == "X-Leasehold-Token"
         assert list(post["responses"]) == ["200", "400", "403", "409", "422", "503"]
-    parameters = [parameter["name"] for parameter in paths["/locks"]["get"]["parameters"]]
-    assert parameters == ["q", "long", "waiters", "sort", "order", "page"]
+    parameters = {each["name"]: each["description"] for each in paths["/locks"]["get"]["parameters"]}
+    assert list(parameters) == ["q", "long", "waiters", "sort", "order", "page"]
+    assert parameters == PAGES["locks"].parameters
 
 
 # --- the audit
@@ -492,7 +514,7 @@ def test_the_audit_keeps_the_last_entries_newest_first_and_logs_each(caplog: pyt
     assert [each.target for each in entries[:2]] == [f"{KEPT + 1}\n", f"{KEPT}\n"]
     assert len(entries) == KEPT
     assert caplog.messages[-1] == f"ana (::1): break '{KEPT + 1}\\n': ordered"
-    assert entries[0].time.endswith("+00:00")
+    assert re.fullmatch(r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}\+00:00", entries[0].time)
 
 
 def test_the_file_of_the_audit_is_private_and_each_line_is_a_whole_entry(tmp_path: Path) -> None:

@@ -196,17 +196,20 @@ def test_while_the_store_is_away_the_last_that_was_known_is_shown_with_the_error
     locks = (LockState("x", Mode.EXCLUSIVE, 1, (), ()),)
     good = FleetState(locks, None, 7.0, 0.5, {"x": 3.0})
     source = Source(client, None)
-    reader: Any = Reader(FleetState(error="away", read_at=1.0), good, FleetState(error="gone", read_at=99.0), good)
+    later = FleetState((*locks, LockState("y", Mode.EXCLUSIVE, 1, (), ())), None, 8.0, 0.25, {"y": 4.0})
+    away = FleetState(error="gone", read_at=99.0)
+    reader: Any = Reader(FleetState(error="away", read_at=1.0), good, away, later, away)
     source._reader = reader
 
     async def main() -> list[FleetState]:
-        return [await source.fleet() for _ in range(4)]
+        return [await source.fleet() for _ in range(5)]
 
-    first, second, third, fourth = asyncio.run(main())
+    first, second, third, fourth, fifth = asyncio.run(main())
     assert (first.error, tuple(first.locks)) == ("away", ())
     assert second is good
     assert third == FleetState(locks, "gone", 7.0, 0.5, {"x": 3.0})
-    assert fourth.error is None
+    assert fourth is later
+    assert fifth == FleetState(later.locks, "gone", 8.0, 0.25, {"y": 4.0}), "the last, and not the first"
 
 
 def test_one_lock_is_read_by_its_name_and_its_grant_is_noted(client: leasehold.Client) -> None:
