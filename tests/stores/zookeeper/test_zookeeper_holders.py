@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kazoo.exceptions import BadVersionError, NoAuthError, NoNodeError
+from kazoo.exceptions import BadVersionError, ConnectionLoss, NoAuthError, NoNodeError
 from kazoo.protocol.states import KazooState
 
 from leasehold._backends.zookeeper.claim_node import ClaimState
@@ -275,6 +275,29 @@ def test_grants_of_a_session_that_is_over_are_lost_as_it_was(store: Store) -> No
     store.play()
     assert run(store.backend.renew([first, second])) == [UNCONFIRMED] * 2
     assert not store.registry.nodes
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_grant_whose_session_ends_during_its_renewal_is_lost_and_the_renewal_has_not_failed(
+    store: Store, others: int
+) -> None:
+    ended, _ = store.held("ns:a")
+    kept = [store.held("ns:b", store.connected(30.0))[0] for _ in range(others)]
+
+    def ends(_: object) -> object:
+        store.first.mark_over()
+        return ConnectionLoss()
+
+    store.play(("Exists", NO_ANSWER), ("Sync", ends))
+    for wire in store.wires[1:]:
+        wire.answer = Script(("Exists", stat()), ("Sync", PARENT))
+    loss = Loss(LossReason.SESSION_ENDED, "the ensemble ended its ZooKeeper session")
+    assert run(store.backend.renew([ended, *kept])) == [loss, *kept_with(kept, 30.0)]
+
+
+def kept_with(grants: list[Grant], ttl: float) -> list[Grant]:
+    """As they are renewed on sessions with this ttl."""
+    return [Grant(grant.claim, grant.fence, ttl) for grant in grants]
 
 
 def test_when_no_session_answers_the_renewal_fails_within_five_seconds(store: Store) -> None:
