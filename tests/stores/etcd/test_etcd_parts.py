@@ -336,6 +336,16 @@ def test_a_watch_that_is_not_needed_any_more_is_ended_at_the_server() -> None:
     assert sent[1:] == [rpc.watch_cancel(number)]
 
 
+def test_a_worker_that_ends_late_does_not_make_a_second_one_of_its_successor() -> None:
+    runtime = ThreadRuntime()
+    notifications: Any = Notifications(Connection([], runtime, "etcd://x"), runtime)
+    earlier, notifications._stop, notifications._worker = notifications._stop, runtime.signal(), "the next one"
+    notifications._end(earlier)
+    assert notifications._worker == "the next one"
+    notifications._end(notifications._stop)
+    assert notifications._worker is None
+
+
 def event(number_: int) -> bytes:
     return block(1, b"") + number(2, number_) + block(11, b"")
 

@@ -439,8 +439,11 @@ def test_a_break_at_once_leaves_a_note_before_the_node_is_deleted(store: Store, 
     ("names", "stats", "fence", "answer"),
     [
         ([], [], 60, 99),
+        ([], [], 99, 99),
         (["x-a-0000000001"], [], 60, 99),
         (["x-a-0000000001", "x-b-0000000002", "x-c-0000000003"], [stat(czxid=70)], 60, 69),
+        (["x-a-0000000001", "x-b-0000000002"], [stat(czxid=61)], 60, 60),
+        (["x-a-0000000001", "x-b-0000000002"], [stat(czxid=150)], 60, 99),
         (["x-a-0000000001", "x-b-0000000002", "x-c-0000000003"], [None, stat(czxid=80)], 60, 79),
     ],
 )

@@ -212,9 +212,7 @@ def test_a_claim_that_does_not_belong_there_is_withdrawn(store: Store, ahead: st
 @pytest.mark.parametrize(
     ("mode", "capacity", "last"), [(Mode.EXCLUSIVE, 1, "x-b-0000000002"), (Mode.PERMIT, 3, "p3-b-0000000002")]
 )
-def test_each_kind_ahead_is_compared_and_not_only_the_last(
-    store: Store, mode: Mode, capacity: int, last: str
-) -> None:
+def test_each_kind_ahead_is_compared_and_not_only_the_last(store: Store, mode: Mode, capacity: int, last: str) -> None:
     claim = store.claim(mode=mode, capacity=capacity)
     ahead = ["p2-a-0000000001", last]
     store.play(("Create2", created(8)), ("GetChildren", [*ahead, named(claim, 8)]), ("Delete", True))
