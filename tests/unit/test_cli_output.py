@@ -236,7 +236,17 @@ class Recorder:
             ["--min-hold", "2s", "--reason", "r"], ("lock", ("job",), {"min_hold": 2.0, "reason": "r"}),
         ),
         (["--permits", "3", "--reason", "r"], ("semaphore", ("job", 3), {"min_hold": 0.0, "reason": "r"})),
+        (
+            ["--permits", "3", "--min-hold", "4s"], ("semaphore", ("job", 3), {"min_hold": 4.0, "reason": None}),
+        ),
         (["--shared"], ("rwlock", ("job",), {"min_hold": 0.0, "reason": None})),
+        (
+            ["--shared", "--min-hold", "5s", "--reason", "r"], ("rwlock", ("job",), {"min_hold": 5.0, "reason": "r"}),
+        ),
+        (
+            ["b", "--min-hold", "6s", "--reason", "r"],
+            ("lock_all", (["job", "b"],), {"min_hold": 6.0, "reason": "r"}),
+        ),
     ],
 )  # fmt: skip
 def test_the_lock_of_a_run_is_what_its_options_say(words: list[str], call: Any) -> None:

@@ -85,7 +85,15 @@ def test_a_wait_is_announced_at_once_for_a_new_reason_and_ever_more_rarely_for_t
         if reminders.is_due("held"):
             printed.append(second)
     assert printed[:5] == [0, 10, 30, 70, 150]
-    assert len(printed) < 20
+    assert printed[5:] == [310, *range(630, 2 * 3600, 600)], "at least every ten minutes"
+    assert reminders.is_due("away")
+    now += 9.0
+    assert not reminders.is_due("away")
+    now += 1.0
+    assert reminders.is_due("away"), "what is new is repeated as soon as the first reason was"
+    now += 19.0
+    assert not reminders.is_due("away")
+    now += 1.0
     assert reminders.is_due("away")
 
 
@@ -112,6 +120,8 @@ def test_completion_offers_what_can_stand_at_the_cursor() -> None:
     assert words("run", "x", "--report", "") == [":files"]
     assert words("run", "x", "--", "ec") == [":command"]
     assert words("completion", "") == ["bash", "fish", "zsh"]
+    assert words("completion", "bash", "") == [], "it takes one"
+    assert words("queue", "retry", "17", "") == []
     assert "sqlite:////" in words("ls", "--url", "")
     assert words("nonsense", "") == []
 

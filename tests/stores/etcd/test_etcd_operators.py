@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from leasehold._backends.etcd import inspect as inspect_module
 from leasehold._backends.etcd import records
 from leasehold._backends.etcd.doctor import Doctor
 from leasehold._backends.etcd.fences import NO_FLOOR, ROUNDS, Fences, Floor
@@ -102,17 +103,34 @@ async def test_a_list_has_each_lock_once_in_order_of_its_name_with_its_claims_in
     assert await other.list("none:") == []
 
 
+@simulated
+async def test_a_list_of_several_pages_has_each_claim_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect_module, "PAGE", 2)
+    client = bench.client()
+    readers = [bench.claim("ns:a", mode=Mode.SHARED) for _ in range(5)]
+    for reader in readers:
+        granted(await client.join(reader))
+    writer = bench.claim("ns:b")
+    granted(await client.join(writer))
+    shared, alone = await client.list("ns:")
+    assert [holding.holder for holding in shared.holdings] == [reader.holder for reader in readers]
+    assert [holding.holder for holding in alone.holdings] == [writer.holder]
+
+
 # --- breaks
 
 
+@pytest.mark.parametrize(("ttl", "after", "kept"), [(60.0, 20.5, 40), (5.0, 1.5, 4)])
 @simulated
-async def test_a_break_leaves_a_grant_in_the_way_for_the_rest_of_its_ttl_and_a_second(bench: Bench) -> None:
+async def test_a_break_leaves_a_grant_in_the_way_for_the_rest_of_its_ttl_and_a_second(
+    bench: Bench, ttl: float, after: float, kept: int
+) -> None:
     client, operator = bench.client(), bench.client()
-    grant = granted(await client.join(bench.claim()))
-    await bench.pass_time(20.5)
+    grant = granted(await client.join(bench.claim(ttl=ttl)))
+    await bench.pass_time(after)
     assert await operator.break_("ns:x", grant.fence, "stuck", now=False) is True
     (key,) = bench.claims_stored()
-    assert bench.seconds_of(key) == 40
+    assert bench.seconds_of(key) == kept
     assert (await operator.inspect("ns:x")).holdings[0].broken == "stuck"
     assert await client.renew([grant]) == [BROKEN]
 
@@ -215,6 +233,29 @@ async def test_raising_a_fence_counts_from_the_oldest_claim_that_waits_and_lower
     assert await operator.raise_fence("ns:x", 4000) > 5000
     assert await operator.raise_fence("ns:y", 4000) > 5000, "it is one floor for a namespace"
     assert await operator.raise_fence("elsewhere:x", 4000) == 4000
+
+
+@simulated
+async def test_a_claim_that_waits_already_gets_a_fence_above_its_own_number_that_was_raised_to(bench: Bench) -> None:
+    """The number of the oldest claim is what it would get: only one below it may count as lower than all of them."""
+    client, operator = bench.client(), bench.client()
+    held = granted(await client.join(bench.claim()))
+    place = waiting(await client.join(bench.claim()))
+    created = client._claims.by_owner[place.claim.owner].created
+    assert await client.release(held) is True
+    assert await operator.raise_fence("ns:x", created - 1) == created - 1
+    assert client._claims.keys.floor("ns:x") not in bench.stored(), "it is that high without a floor"
+    assert await operator.raise_fence("ns:x", created) == created
+    assert granted(await client.turn(place)).fence > created
+
+
+def test_a_late_answer_does_not_lower_the_highest_fence_that_may_have_been_given() -> None:
+    connection: Any = SimpleNamespace(label=LABEL)
+    fences = Fences(connection)
+    fences.check(b"f", Floor(100, 7), 60, 0)
+    fences.check(b"f", Floor(100, 7), 50, 120)  # sent before the other one was answered
+    assert fences.highest(b"f") == 160
+    assert fences.highest(b"g") == 0
 
 
 @pytest.mark.parametrize(("races", "raised"), [(ROUNDS - 1, True), (ROUNDS, False)])

@@ -218,6 +218,55 @@ def test_a_key_that_an_earlier_request_may_have_made_stays_listed_in_its_session
     assert second.has_no_key == answered
 
 
+@pytest.mark.parametrize(
+    ("state", "is_known"),
+    [
+        (ClaimState.ASKED, True),
+        (ClaimState.UNCONFIRMED, False),
+        (ClaimState.WAITING, True),
+        (ClaimState.HELD, True),
+        (ClaimState.DELETING, False),
+    ],
+)
+def test_a_claim_that_goes_on_under_another_key_keeps_its_waiter_and_what_that_was_told(
+    state: ClaimState, is_known: bool
+) -> None:
+    old, new = (Session(lease, 10, 100.0, nullcontext()) for lease in (7, 8))
+    first = local_claim(old)
+    first.keep_for_a_ttl(100.0)
+    signal: Any = object()
+    first.state, first.signal, first.ahead, first.first = state, signal, 5, Holder("first", 9)
+    second = first.successor(new, b"other", 4)
+    assert (second.signal, second.ahead, second.first) == (signal, 5, Holder("first", 9))
+    assert (second.key, second.suffix, second.session) == (b"other", 4, new)
+    assert second.has_no_key is is_known
+    assert (first in old.claims) is not is_known
+
+
+def test_the_key_of_a_claim_that_is_given_up_twice_is_overdue_since_the_first_time() -> None:
+    """Deletions that fail are counted from there: the session ends a ttl later, and not a ttl after the last try."""
+    session = Session(7, 10, 100.0, nullcontext())
+    claim = local_claim(session)
+    claim.keep_for_a_ttl(100.0)
+    claim.give_up(103.0)
+    claim.give_up(108.0)
+    assert claim.keep_until == 103.0
+    session.forget(claim)
+    claim.give_up(109.0)  # what is not listed has no time of its own
+    assert claim.keep_until == 109.0
+    assert claim in session.claims
+
+
+def test_a_claim_that_got_another_key_has_not_been_granted_yet() -> None:
+    """Its `min_hold` counts from the grant under the new key, or it would be too short."""
+    claim = local_claim(Session(7, 10, 100.0, nullcontext()))
+    claim.got_key(KeyValue(b"key", 40, 41), 5)
+    claim.hold(101.0, 102.0)
+    claim.got_key(KeyValue(b"key", 50, 52, b"value"), 6)
+    assert claim.granted_at is None
+    assert (claim.created, claim.written, claim.value, claim.floor, claim.fence) == (50, 52, b"value", 6, 56)
+
+
 # --- what is stored for a claim
 
 
@@ -285,6 +334,16 @@ def test_a_watch_that_is_not_needed_any_more_is_ended_at_the_server() -> None:
     notifications.cancel(number)
     assert not notifications.is_active(number)
     assert sent[1:] == [rpc.watch_cancel(number)]
+
+
+def test_a_worker_that_ends_late_does_not_make_a_second_one_of_its_successor() -> None:
+    runtime = ThreadRuntime()
+    notifications: Any = Notifications(Connection([], runtime, "etcd://x"), runtime)
+    earlier, notifications._stop, notifications._worker = notifications._stop, runtime.signal(), "the next one"
+    notifications._end(earlier)
+    assert notifications._worker == "the next one"
+    notifications._end(notifications._stop)
+    assert notifications._worker is None
 
 
 def event(number_: int) -> bytes:

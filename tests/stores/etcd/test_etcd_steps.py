@@ -164,6 +164,7 @@ async def test_a_claim_that_may_have_a_key_is_remembered_until_it_is_withdrawn(b
     local = client._claims.by_owner[claim.owner]
     assert local.state is ClaimState.UNCONFIRMED
     assert local in local.session.claims
+    assert client._claims.local_queue._in_store == {}, "it takes no place of those that wait"
     bench.plan(Method.TXN, REFUSED, REFUSED, REFUSED)
     with pytest.raises(BackendUnavailable):
         await client.join(claim)
@@ -278,6 +279,38 @@ async def test_a_refusal_names_the_holder_and_not_the_waiter_that_has_our_number
     held = granted(await holder.join(bench.claim()))
     waiting(await other.join(bench.claim()))
     assert await client.try_acquire(bench.claim()) == Refusal("ns:x", held.claim.holder, None, 1)
+    claims = client._claims
+    assert (claims.by_owner, claims.suffixes._used) == ({}, {}), "neither its first number nor its second"
+    assert not any(session.is_used for session in claims.sessions._by_lease.values())
+
+
+@simulated
+async def test_a_single_try_of_a_claim_that_waits_already_says_how_many_are_before_it(bench: Bench) -> None:
+    holder, client = bench.client(), bench.client()
+    held = granted(await holder.join(bench.claim()))
+    waiting(await holder.join(bench.claim()))
+    waiting(await holder.join(bench.claim()))
+    place = waiting(await client.join(bench.claim()))
+    assert await client.try_acquire(place.claim) == Refusal("ns:x", held.claim.holder, None, 2)
+
+
+@simulated
+async def test_a_withdrawal_that_kept_its_session_alive_counts_as_its_renewal(bench: Bench) -> None:
+    client = bench.client()
+    claim, other = bench.claim("ns:y"), bench.claim()
+    kept = granted(await client.join(other))
+    granted(await client.join(claim))
+    await bench.pass_time(20.0)
+    (session,) = client._claims.sessions._by_lease.values()
+    before = session.sent
+    bench.methods()
+    await client.withdraw(claim)
+    assert Method.LEASE_KEEP_ALIVE in bench.methods()
+    assert session.sent >= before + 20.0
+    bench.methods()
+    await client.join(bench.claim("ns:z"))
+    assert Method.LEASE_KEEP_ALIVE not in bench.methods(), "it is fresh"
+    assert await client.release(kept) is True
 
 
 @simulated

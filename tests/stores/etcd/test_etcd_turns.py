@@ -105,6 +105,33 @@ async def test_a_waiter_keeps_its_session_alive_when_a_quarter_of_the_ttl_has_pa
 
 
 @simulated
+async def test_a_dead_waiter_is_out_of_the_way_although_its_session_is_not_due(bench: Bench) -> None:
+    client, holder = bench.client(), bench.client()
+    granted(await holder.join(bench.claim(ttl=600.0)))
+    dead, alive = [waiting(await client.join(bench.claim())) for _ in range(2)]
+    await bench.pass_time(50.0)
+    waiting(await client.turn(alive))
+    assert len(bench.claims_stored()) == 3
+    await bench.pass_time(11.0)
+    bench.methods()
+    assert waiting(await client.turn(alive)).ahead == 0
+    assert Method.LEASE_KEEP_ALIVE not in bench.methods()
+    assert len(bench.claims_stored()) == 2
+    assert isinstance(await client.turn(dead), Refusal)
+
+
+@simulated
+async def test_a_place_that_goes_on_in_another_client_is_as_far_behind(bench: Bench) -> None:
+    holder, client, heir = (bench.client() for _ in range(3))
+    held = granted(await holder.join(bench.claim(ttl=600.0)))
+    place = [waiting(await client.join(bench.claim())) for _ in range(4)][-1]
+    assert place.ahead == 3
+    taken = waiting(await heir.turn(place))
+    assert taken.ahead == 3
+    assert taken.holder == held.claim.holder
+
+
+@simulated
 async def test_the_turn_of_a_claim_whose_session_has_ended_is_a_refusal_and_it_may_join_again(bench: Bench) -> None:
     client, holder = bench.client(), bench.client()
     granted(await holder.join(bench.claim(ttl=600.0)))

@@ -368,6 +368,17 @@ def test_a_closed_pool_opens_nothing(bench: Bench) -> None:
     assert closed.value.backend == bench.options.label
 
 
+def test_a_closed_pool_adds_nothing_to_a_session_that_still_has_a_grant(bench: Bench) -> None:
+    pool = pool_of(bench)
+    session = pool.session_for(20.0, "a")
+    session.reserved.clear()
+    bench.node(session, state=ClaimState.PRESENT).fence = 7
+    run(pool.close())
+    with pytest.raises(ClientClosed):
+        pool.session_for(20.0, "b")
+    assert session.reserved == {}
+
+
 def test_closing_gives_waiters_up_and_waits_for_sessions_without_grants(bench: Bench) -> None:
     pool = pool_of(bench)
     session = pool.session_for(20.0, "a")

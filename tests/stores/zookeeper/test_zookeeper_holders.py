@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kazoo.exceptions import BadVersionError, NoAuthError, NoNodeError
+from kazoo.exceptions import BadVersionError, ConnectionLoss, NoAuthError, NoNodeError
 from kazoo.protocol.states import KazooState
 
 from leasehold._backends.zookeeper.claim_node import ClaimState
@@ -277,6 +277,29 @@ def test_grants_of_a_session_that_is_over_are_lost_as_it_was(store: Store) -> No
     assert not store.registry.nodes
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_grant_whose_session_ends_during_its_renewal_is_lost_and_the_renewal_has_not_failed(
+    store: Store, others: int
+) -> None:
+    ended, _ = store.held("ns:a")
+    kept = [store.held("ns:b", store.connected(30.0))[0] for _ in range(others)]
+
+    def ends(_: object) -> object:
+        store.first.mark_over()
+        return ConnectionLoss()
+
+    store.play(("Exists", NO_ANSWER), ("Sync", ends))
+    for wire in store.wires[1:]:
+        wire.answer = Script(("Exists", stat()), ("Sync", PARENT))
+    loss = Loss(LossReason.SESSION_ENDED, "the ensemble ended its ZooKeeper session")
+    assert run(store.backend.renew([ended, *kept])) == [loss, *kept_with(kept, 30.0)]
+
+
+def kept_with(grants: list[Grant], ttl: float) -> list[Grant]:
+    """As they are renewed on sessions with this ttl."""
+    return [Grant(grant.claim, grant.fence, ttl) for grant in grants]
+
+
 def test_when_no_session_answers_the_renewal_fails_within_five_seconds(store: Store) -> None:
     other = store.connected(30.0)
     grants = [store.held("ns:a")[0], store.held("ns:b", other)[0]]
@@ -416,8 +439,11 @@ def test_a_break_at_once_leaves_a_note_before_the_node_is_deleted(store: Store, 
     ("names", "stats", "fence", "answer"),
     [
         ([], [], 60, 99),
+        ([], [], 99, 99),
         (["x-a-0000000001"], [], 60, 99),
         (["x-a-0000000001", "x-b-0000000002", "x-c-0000000003"], [stat(czxid=70)], 60, 69),
+        (["x-a-0000000001", "x-b-0000000002"], [stat(czxid=61)], 60, 60),
+        (["x-a-0000000001", "x-b-0000000002"], [stat(czxid=150)], 60, 99),
         (["x-a-0000000001", "x-b-0000000002", "x-c-0000000003"], [None, stat(czxid=80)], 60, 79),
     ],
 )

@@ -66,6 +66,19 @@ def test_the_first_server_says_how_long_a_session_lasts_also_where_that_is_longe
     assert session.validity.ttl == 40.0
 
 
+def test_a_server_that_keeps_sessions_for_less_shortens_one_that_moves_to_it_and_none_lengthens_it(
+    bench: Bench,
+) -> None:
+    """Each server has bounds of its own, and the ensemble goes by the least that was agreed on."""
+    session = bench.session()
+    seen = []
+    for timeout in (0.4 * TIMEOUT, TIMEOUT, 0.4 * TIMEOUT, 0.2 * TIMEOUT):
+        bench.wire.on_state(KazooState.SUSPENDED)
+        bench.wire.on_ready(timeout)
+        seen.append((session.validity.timeout / TIMEOUT, session.validity.ttl / TIMEOUT))
+    assert seen == [pytest.approx((share, share * 2 / 3)) for share in (0.4, 0.4, 0.4, 0.2)]
+
+
 @pytest.mark.parametrize(("ttl", "limit"), [(20.0, 5.0), (1.0, SHORTEST_SILENCE)])
 def test_a_server_may_be_silent_for_a_sixth_of_the_timeout(bench: Bench, ttl: float, limit: float) -> None:
     assert bench.session(ttl).silence_limit == limit
@@ -391,12 +404,13 @@ def test_an_event_says_what_became_of_a_node(bench: Bench, kind: str, notificati
     assert list(node.notifications) == [(notification, "ahead")]
 
 
-def test_an_event_of_the_connection_is_nobodys(bench: Bench) -> None:
+@pytest.mark.parametrize("path", [None, "", "/tree/fence", "/tree/locks/ns%3Ax/ahead"])
+def test_an_event_of_the_connection_is_nobodys(bench: Bench, path: str | None) -> None:
     session = bench.session()
     node = bench.node(session, state=ClaimState.PRESENT)
     session.send(Sync("/"), then=session.watcher(f"{node.parent}/ahead", node)).set("data")
     session.fence_floor = 3
-    session.on_event(event(EventType.NONE, ""))
+    session.on_event(SimpleNamespace(type=EventType.NONE, path=path))
     assert not node.notifications
     assert session.fence_floor == 3
 

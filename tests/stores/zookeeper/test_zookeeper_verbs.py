@@ -16,7 +16,7 @@ from leasehold._backends.zookeeper.keys import NodeData, node_prefix
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, ModeConflict, OutcomeUnknown
 from leasehold.spi import Place
-from leasehold.values import MAX_FENCE, Grant, Holder, Refusal
+from leasehold.values import MAX_FENCE, Grant, Holder, Mode, Refusal
 from tests.stores.zookeeper.zookeeper_scripted import NO_ANSWER, PARENT, Script, Store, data, stat
 
 if TYPE_CHECKING:
@@ -209,9 +209,12 @@ def test_a_claim_that_does_not_belong_there_is_withdrawn(store: Store, ahead: st
     assert not store.registry.nodes
 
 
-def test_each_kind_ahead_is_compared_and_not_only_the_last(store: Store) -> None:
-    claim = store.claim()
-    ahead = ["p2-a-0000000001", "x-b-0000000002"]
+@pytest.mark.parametrize(
+    ("mode", "capacity", "last"), [(Mode.EXCLUSIVE, 1, "x-b-0000000002"), (Mode.PERMIT, 3, "p3-b-0000000002")]
+)
+def test_each_kind_ahead_is_compared_and_not_only_the_last(store: Store, mode: Mode, capacity: int, last: str) -> None:
+    claim = store.claim(mode=mode, capacity=capacity)
+    ahead = ["p2-a-0000000001", last]
     store.play(("Create2", created(8)), ("GetChildren", [*ahead, named(claim, 8)]), ("Delete", True))
     store.runtime.plan = [store.worker.visit_all]
     with pytest.raises(ModeConflict, match="2"):
@@ -469,6 +472,35 @@ def test_after_a_doubt_a_node_that_is_not_there_is_created(store: Store, listing
         ("Sync", PARENT), ("GetChildren", listing), ("Create2", created(3)), ("GetChildren", [named(node.claim)])
     )
     assert isinstance(run(store.backend.join(node.claim)), Grant)
+
+
+@pytest.mark.parametrize("is_created", [True, False])
+def test_a_creation_that_is_not_answered_yet_is_waited_for_and_never_sent_twice(store: Store, is_created: bool) -> None:
+    """The answer to a later request comes behind that of the creation: then it is known what became of it."""
+    claim = store.claim()
+    store.play(("Create2", NO_ANSWER), ("GetChildren", NO_ANSWER))
+    with pytest.raises(OutcomeUnknown):
+        run(store.backend.join(claim))
+    (creation, creation_reply), (_, listing_reply) = store.wire.sent[-2:]
+    node = store.registry.nodes[claim.owner]
+    assert node.state is ClaimState.SENT
+
+    def probed(_: object) -> str:
+        if is_created:
+            creation_reply.set((f"{creation.path}0000000003", stat(czxid=77)))
+        else:
+            creation_reply.set_exception(ConnectionLoss())
+        listing_reply.set([])
+        return "/tree"
+
+    lines: list[tuple[str, object]] = [("Sync", probed)]
+    if not is_created:
+        lines += [("Sync", PARENT), ("GetChildren", []), ("Create2", created(3))]
+    store.play(*lines, ("GetChildren", [named(claim)]))
+    grant = run(store.backend.join(claim))
+    assert isinstance(grant, Grant)
+    assert grant.fence == 77
+    assert store.registry.nodes[claim.owner] is node
 
 
 def test_a_doubt_that_cannot_be_resolved_stays_one(store: Store) -> None:

@@ -15,8 +15,9 @@ from leasehold._backends.zookeeper import session_worker
 from leasehold._backends.zookeeper.claim_node import ClaimState
 from leasehold._backends.zookeeper.session import UNCONFIRMED
 from leasehold._backends.zookeeper.session_worker import LONGEST_SLEEP, SessionWorker
+from leasehold._backends.zookeeper.wire import Reply
 from leasehold.errors import BackendUnavailable
-from tests.stores.zookeeper.zookeeper_scripted import Bench, made
+from tests.stores.zookeeper.zookeeper_scripted import Bench, made, stat
 from tests.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
@@ -304,6 +305,26 @@ def test_a_grant_that_is_gone_is_known_until_its_ttl_is_over(bench: Bench) -> No
     look(bench)
     assert not session.nodes
     assert not session.unwanted
+
+
+def test_a_claim_whose_creation_was_refused_is_given_up_and_not_only_forgotten_when_its_time_is_over(
+    bench: Bench,
+) -> None:
+    """Its caller may be about to create the missing parent and then the node: nothing would ever delete that."""
+    session = bench.session()
+    refused = bench.node(session, bench.claim(ttl=2.0), ClaimState.GONE)
+    lost = bench.node(session, bench.claim(ttl=2.0), ClaimState.GONE)
+    lost.fence = 7
+    bench.advance(2.0)
+    look(bench)
+    assert not refused.wanted
+    assert lost.wanted, "a grant is only forgotten"
+    assert session.nodes == {}
+    refused.state = ClaimState.SENT
+    Reply(0.0, None, refused.on_created, lambda _: None).set((f"{refused.parent}/{refused.prefix}0000000042", stat()))
+    assert list(session.unwanted) == [refused]
+    look(bench)
+    assert bench.wire.sent[-1][0].path == refused.path
 
 
 def test_a_claim_that_was_kept_for_longer_does_not_expire_at_its_first_end(bench: Bench) -> None:

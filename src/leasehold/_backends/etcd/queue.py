@@ -71,10 +71,10 @@ class StoreQueue:
         own = await self._claims.find(claim)
         if own is None:
             return Refusal(claim.key)
-        return await self.repeated(claim, own, Refusal(claim.key, queue=place.ahead), asked, place.signal)
+        return await self.repeated(claim, own, Refusal(claim.key, queue=place.ahead), asked, place)
 
     async def repeated(
-        self, claim: Claim, own: StoredClaim, refusal: Refusal, asked: float, signal: Signal | None = None
+        self, claim: Claim, own: StoredClaim, refusal: Refusal, asked: float, place: Place | None = None
     ) -> Grant | Place | Refusal:
         """A claim that has a key already, because an answer was lost: it keeps the key, and its ttl begins anew."""
         claims = self._claims
@@ -89,13 +89,13 @@ class StoreQueue:
         local = claims.by_owner.get(claim.owner)
         if local is None or local.key != own.kv.key:
             local = claims.adopt(claim, own, session)
-            local.ahead = refusal.queue
+            local.ahead = refusal.queue if place is None else place.ahead + claim.capacity
         elif local.created != own.kv.created:
             local.session.forget(local)
             local.session = session
             local.got_key(own.kv, own.floor)
-        if signal is not None:
-            local.signal = signal
+        if place is not None:
+            local.signal = place.signal
         return await self._read_position(local, asked, keep_alive)
 
     async def _read_position(

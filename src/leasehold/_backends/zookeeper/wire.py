@@ -339,8 +339,10 @@ class KazooWire:
         threading.Thread(target=self._close_elsewhere, name="leasehold zookeeper end", daemon=True).start()
 
     def _close_elsewhere(self) -> None:
-        if self._ended[0]:
-            close_session(self._options.hosts, self._ended, self._handler.host_timeout, **self._options.socket_options)
+        number, password = self._ended
+        if number:
+            session, timeout = (number, password), self._handler.host_timeout
+            close_session(self._options.hosts, session, timeout, **self._options.socket_options)
 
     def close(self, *, notify: bool) -> None:
         """Ends kazoo's thread as well."""
