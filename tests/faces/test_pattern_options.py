@@ -601,7 +601,12 @@ def test_what_is_put_or_forgotten_has_the_fence_of_its_lock_and_a_mark_stays_for
     fences: list[int] = []
     client.on_event(lambda event: fences.append(event.fence) if isinstance(event, events.Acquired) else None)
     kept: list[tuple[int, float]] = []
-    for change in (lambda: prices.put("a", 1), lambda: prices.put("a", 2), lambda: prices.forget("a")):
+    changes: list[Callable[[], object]] = [
+        lambda: prices.put("a", 1),
+        lambda: prices.put("a", 2),
+        lambda: prices.forget("a"),
+    ]
+    for change in changes:
         change()
         record = store.memory.read("leasehold:cache:6:prices:a").record
         assert record is not None

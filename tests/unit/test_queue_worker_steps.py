@@ -642,8 +642,8 @@ def test_job_that_is_answered_while_its_claim_is_extended_is_not_called_lost(
 def test_signal_whose_handler_is_not_of_python_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {signal.SIGTERM: None, signal.SIGINT: signal.SIG_IGN, signal.SIGUSR1: signal.SIG_DFL}
     changed: list[int] = []
-    monkeypatch.setattr(module.signal, "getsignal", given.__getitem__)
-    monkeypatch.setattr(module.signal, "signal", lambda number, _: changed.append(number))
+    monkeypatch.setattr(signal, "getsignal", given.__getitem__)
+    monkeypatch.setattr(signal, "signal", lambda number, _: changed.append(number))
     with stopping(lambda: None, given):
         assert changed == [signal.SIGUSR1]
     assert changed == [signal.SIGUSR1] * 2
