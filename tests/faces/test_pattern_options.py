@@ -5,16 +5,28 @@ from __future__ import annotations
 import logging
 import threading
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import AcquireTimeout, BackendRejected, ConfigurationError, IdempotencyMiddleware, connect_async, events
+from leasehold import (
+    AcquireTimeout,
+    BackendRejected,
+    ConfigurationError,
+    IdempotencyMiddleware,
+    LeaseLost,
+    connect_async,
+    events,
+)
+from leasehold._core.validity import margin
 from leasehold._log import INFO, WARNING
 from leasehold._patterns.cache import _checked, _number
 from leasehold._patterns.cache_build import HOLD_OFF, ROUNDS
+from leasehold._patterns.election import check_timings
 from leasehold._patterns.partitions import _retry_seconds
 from leasehold._patterns.term import Timings
+from leasehold._runtimes.threads import run
 from leasehold.testing.manual import ManualStore
 from leasehold.values import Record
 from tests.waiting import eventually
@@ -547,3 +559,104 @@ def test_a_lock_that_is_behind_the_fences_of_its_records_is_no_lost_state(store:
     """The lock catches up with fences that `put` and `forget` have used up, in a few rounds and without an error."""
     store.memory.write(Record("leasehold:cache:6:prices:x", b"{}\n", 5, 3600.0))
     assert client.cache("prices").get("x", lambda: 1) == 1
+
+
+# --- edges
+
+
+@pytest.mark.parametrize(("less", "is_refused"), [(0.0, True), (0.001, False), (-0.001, True)])
+def test_a_leader_has_to_stop_before_the_part_of_the_ttl_that_is_sure_is_over(less: float, is_refused: bool) -> None:
+    longest = 15.0 - margin(15.0)
+    if is_refused:
+        with pytest.raises(ConfigurationError, match="must be shorter than the part of the ttl that is sure"):
+            check_timings(15.0, longest - less, 2.0)
+    else:
+        assert check_timings(15.0, longest - less, 2.0) == Timings(15.0, longest - less, 2.0)
+
+
+@pytest.mark.parametrize(("drawn", "pause"), [(0.0, 5.0), (0.5, 5.5), (1.0, 6.0)])
+def test_a_candidate_lets_others_come_first_for_a_pause_that_is_drawn_by_lot(
+    client: Client, monkeypatch: pytest.MonkeyPatch, drawn: float, pause: float
+) -> None:
+    election = client.election("x", ttl=60, renew_deadline=30, retry=5)._twin
+    opened = election._client._open()
+    told: list[Any] = []
+
+    async def note(who: object, seconds: float) -> None:
+        told.append((who, seconds))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(opened.runtime, "random", lambda: drawn)
+    monkeypatch.setattr(opened.waiting_calls, "pause", note)
+    monkeypatch.setattr(opened.waiting_calls, "ended", told.append)
+    with pytest.raises(KeyboardInterrupt):
+        run(election._pause())
+    assert told == [(election, pytest.approx(pause)), election]
+
+
+def test_what_is_put_or_forgotten_has_the_fence_of_its_lock_and_a_mark_stays_for_a_second(
+    store: ManualStore, client: Client
+) -> None:
+    prices = client.cache("prices", ttl=60, stale=40, stale_if_error=5, jitter=0)
+    fences: list[int] = []
+    client.on_event(lambda event: fences.append(event.fence) if isinstance(event, events.Acquired) else None)
+    kept: list[tuple[int, float]] = []
+    changes: list[Callable[[], object]] = [
+        lambda: prices.put("a", 1),
+        lambda: prices.put("a", 2),
+        lambda: prices.forget("a"),
+    ]
+    for change in changes:
+        change()
+        record = store.memory.read("leasehold:cache:6:prices:a").record
+        assert record is not None
+        kept.append((record.fence, record.ttl))
+    assert [fence for fence, _ in kept] == fences
+    assert [ttl for _, ttl in kept] == pytest.approx([100, 100, 1])
+
+
+@pytest.mark.parametrize(
+    ("given", "stale", "after_errors", "longest"),
+    [
+        ({"stale": 0}, 0, 0, 0),
+        ({"stale": 0, "stale_if_error": 7}, 0, 7, 7),
+        ({"stale": 9, "stale_if_error": 0}, 9, 0, 9),
+        ({"stale_if_error": 0}, 60, 0, 60),
+    ],
+)
+def test_a_value_that_is_never_given_out_late_is_not_one_of_which_nothing_was_said(
+    client: Client, given: dict[str, Any], stale: float, after_errors: float, longest: float
+) -> None:
+    policy = client.cache("prices", ttl=60, **given)._twin._policy
+    assert (policy.stale, policy.stale_if_error, policy.longest_stale) == (stale, after_errors, longest)
+
+
+def test_a_text_takes_as_many_bytes_in_a_cache_as_in_utf_8(client: Client) -> None:
+    prices = client.cache("prices", max_size=4)
+    assert prices._twin._policy.encode("é") == b'"\xc3\xa9"'
+    prices.put("a", "é")
+    with pytest.raises(ConfigurationError, match="5 bytes"):
+        prices.put("a", "éa")
+
+
+def test_a_campaign_that_was_lost_is_used_up(client: Client, other: Client) -> None:
+    with other.election("x").lead():
+        leading = client.election("x").lead(timeout=0)
+        for error in (AcquireTimeout, TypeError):
+            with pytest.raises(error), leading:
+                """Never entered."""
+    with pytest.raises(TypeError, match="call lead"), leading:
+        """Never entered."""
+
+
+@pytest.mark.parametrize(
+    ("name", "loss", "is_own"),
+    [("x", "gone", True), ("x", None, False), ("another", "gone", False), ("another", None, False)],
+)
+def test_a_loss_ends_a_term_of_run_only_if_it_is_that_of_the_term(
+    client: Client, name: str, loss: str | None, is_own: bool
+) -> None:
+    leading: Any = client.election("x").lead()._twin
+    assert not leading._was_ended_by(LeaseLost("lost", name="x")), "there is no term yet"
+    leading._term = SimpleNamespace(name="x", loss=loss)
+    assert leading._was_ended_by(LeaseLost("lost", name=name)) is is_own

@@ -106,3 +106,18 @@ def test_long_headers_are_read_in_a_moment() -> None:
     for header in ('"a"' + "," * 100_000 + "x", '"' * 100_000, '"a",' * 50_000 + "x", " ,\t" * 50_000):
         with pytest.raises(PreconditionMalformed):
             parse_etags(header)
+
+
+def test_the_first_version_of_all_is_a_version() -> None:
+    assert not_modified(0, '"0"')
+    assert not not_modified(0, '"1"')
+    assert not not_modified(None, "*")
+    with pytest.raises(PreconditionFailed) as refused:
+        require_none_match(0, "*")
+    assert refused.value.etag == '"0"'
+    require_none_match(None, "*")
+    require_match(0, '"0"')
+    for version, present in ((0, '"0"'), (None, None)):
+        with pytest.raises(PreconditionRequired) as required:
+            require_match(version, None)
+        assert required.value.etag == present

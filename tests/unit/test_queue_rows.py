@@ -124,6 +124,28 @@ def test_a_failed_job_comes_again_after_its_pause_with_its_error(file: sqlite3.C
     assert (info.state, info.due_in, info.last_error, info.attempts, info.fence) == ("dead", None, "over", 3, 3)
 
 
+def test_a_job_that_comes_again_is_as_old_as_when_it_was_enqueued(file: sqlite3.Connection) -> None:
+    QUEUE.enqueue(file, 1)
+    (job,) = QUEUE.claim(file)
+    later(file, 90_000)
+    QUEUE.fail(file, job, "no", delay=0)
+    (job,) = QUEUE.claim(file)
+    assert (job.age, job.attempt, job.last_error) == (near(90_000), 2, "no")
+    later(file, 5_000)
+    QUEUE.release(file, job)
+    (job,) = QUEUE.claim(file)
+    assert (job.age, job.attempt, job.fence) == (near(95_000), 2, 3)
+
+
+def test_a_payload_that_is_written_in_another_order_is_the_same_payload(file: sqlite3.Connection) -> None:
+    number = QUEUE.enqueue(file, {"a": 1, "b": 2.0}, key="k")
+    assert QUEUE.enqueue(file, {"b": 2, "a": 1}, key="k") == number
+    for other in ({"a": 1}, {"a": 2, "b": 1}, ["a", "b"]):
+        with pytest.raises(KeyReused) as reused:
+            QUEUE.enqueue(file, other, key="k")
+        assert (reused.value.name, reused.value.key) == ("mails", "k")
+
+
 def test_a_job_that_was_released_is_due_at_once_and_has_its_attempt_again(file: sqlite3.Connection) -> None:
     number = QUEUE.enqueue(file, 1)
     for fence in (1, 2):

@@ -51,6 +51,23 @@ def test_connection_of_a_source_serves_one_transaction_after_the_other_until_an_
     assert face.notes[5:] == ["open", "commit", "close"]
 
 
+def test_connection_that_cannot_even_be_closed_does_not_hide_the_error_before(face: Face) -> None:
+    closed: list[bool] = []
+
+    class Broken(sqlite3.Connection):
+        def close(self) -> None:
+            super().close()
+            closed.append(True)
+            raise OSError("the server went away")
+
+    source = open_source(lambda: sqlite3.connect(face._path / "queue.db", factory=Broken), is_async=False)
+    with pytest.raises(KeyError):
+        run(through(source, KeyError("x")))
+    run(through(source))
+    run(source.close())
+    assert closed == [True, True]
+
+
 def test_nothing_is_sent_over_a_connection_whose_task_is_cancelled(face: Face) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(through(face.transactions(), KeyboardInterrupt()))

@@ -195,6 +195,23 @@ def test_claim_is_good_for_its_visibility_from_the_moment_at_which_it_was_asked_
     assert ends == [begun + 40]
 
 
+def test_claim_whose_answer_took_its_time_is_good_for_so_much_less(bench: Bench) -> None:
+    bench.enqueue(1)
+    ends: list[float] = []
+    worker = bench.worker(lambda job: ends.append(worker._running[job.id].ends))
+    face = face_of(worker)
+    begun, plain = face.runtime.now(), face.connect
+
+    def connect() -> sqlite3.Connection:
+        face.runtime.clock.advance(15)
+        made: sqlite3.Connection = plain()
+        return made
+
+    face.connect = connect
+    run(worker._claim_and_work(face.transactions()))
+    assert ends == [begun + 40]
+
+
 def test_claim_of_a_worker_lasts_in_the_table_as_long_as_its_queue_says(bench: Bench) -> None:
     patient = Queue("mails", visibility="5h")
     bench.enqueue(1)
@@ -594,3 +611,39 @@ def test_both_signals_that_end_a_program_are_heard_unless_told_otherwise() -> No
     thread.join()
     assert answers[0] == "none are needed"
     assert "only the main thread" in answers[1]
+
+
+def test_job_that_is_answered_while_its_claim_is_extended_is_not_called_lost(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.enqueue(1, 2)
+    answered, lost = bench.claim(), bench.claim()
+    for job in (answered, lost):
+        QUEUE.complete(bench.file, job)
+    worker = bench.worker()
+    face = face_of(worker)
+    for job in (answered, lost):
+        worker._running[job.id] = _Running(job, 1e9)
+    plain = face.connect
+
+    def connect() -> sqlite3.Connection:
+        worker._running.pop(answered.id, None)
+        made: sqlite3.Connection = plain()
+        return made
+
+    face.connect = connect
+    with caplog.at_level(logging.WARNING, "leasehold"):
+        run(worker._extend_all(face.transactions()))
+    assert (answered.lost, lost.lost) == (False, True)
+    assert [f"job {lost.id} of" in record.getMessage() for record in caplog.records] == [True]
+    assert worker.worked.refused == 0
+
+
+def test_signal_whose_handler_is_not_of_python_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {signal.SIGTERM: None, signal.SIGINT: signal.SIG_IGN, signal.SIGUSR1: signal.SIG_DFL}
+    changed: list[int] = []
+    monkeypatch.setattr(signal, "getsignal", given.__getitem__)
+    monkeypatch.setattr(signal, "signal", lambda number, _: changed.append(number))
+    with stopping(lambda: None, given):
+        assert changed == [signal.SIGUSR1]
+    assert changed == [signal.SIGUSR1] * 2

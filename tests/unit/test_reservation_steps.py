@@ -20,9 +20,10 @@ from leasehold import (
 )
 from leasehold._runtimes.threads import run
 from leasehold.sql import Stock, StockLevel
-from leasehold.sql.reservations import record, sqlite
-from leasehold.sql.reservations.record import Reservation, Rules, given_back_in_order, in_order
+from leasehold.sql.reservations import mysql, record, sqlite
+from leasehold.sql.reservations.record import Reservation, Rules, StockTable, given_back_in_order, in_order
 from leasehold.sql.reservations.steps import Ledger
+from leasehold.sql.wires import Answer
 from tests.unit.scripted_wire import ScriptedWire, rows
 
 if TYPE_CHECKING:
@@ -142,6 +143,25 @@ def test_a_reservation_takes_no_more_holds_than_it_needs_the_oldest_first(file: 
     assert shelf(file) == {"a": 0}
     assert STOCK.available(file, "a") == 1, "the third hold is as good as given back"
     assert STOCK.levels(file) == [StockLevel("a", 1, 2)]
+
+
+def test_what_is_left_of_a_shelf_is_told_to_one_who_wants_more(file: sqlite3.Connection) -> None:
+    STOCK.restock(file, {"a": 9, "b": 7})
+    STOCK.reserve(file, {"a": 4}, key="held")
+    STOCK.reserve(file, {"b": 1}, key="over")
+    later(file, 700, "over")
+    with pytest.raises(OutOfStock) as lacking:
+        STOCK.reserve(file, {"a": 2, "b": 8}, key="k")
+    assert (lacking.value.item, lacking.value.wanted, lacking.value.available) == ("b", 8, 7)
+    assert "8 of 'b' wanted, 7 available in 'tickets'" in str(lacking.value)
+    with pytest.raises(OutOfStock) as lacking:
+        STOCK.reserve(file, {"a": 6}, key="k")
+    assert (lacking.value.item, lacking.value.wanted, lacking.value.available) == ("a", 6, 5)
+    with pytest.raises(OutOfStock) as lacking:
+        STOCK.restock(file, {"a": -6})
+    assert (lacking.value.item, lacking.value.wanted, lacking.value.available) == ("a", 6, 5)
+    assert STOCK.find(file, "k") is None
+    assert STOCK.levels(file) == [StockLevel("a", 5, 4), StockLevel("b", 7, 0)]
 
 
 def test_what_a_freed_hold_has_of_other_items_comes_back_too(file: sqlite3.Connection) -> None:
@@ -495,3 +515,52 @@ def test_a_basket_is_taken_in_one_order_however_it_was_written(file: sqlite3.Con
         STOCK.reserve(file, dict.fromkeys(basket, 1))
         changes = [each for each in statements if re.match(r"\s*UPDATE\s+leasehold_stock", each)]
         assert re.findall(r"'([a-e])'", " ".join(changes)) == sorted(basket)
+
+
+# --- what a database answers
+
+
+def a_ledger(*answers: Any, dialect: Any = sqlite, own: StockTable | None = None) -> tuple[ScriptedWire, Ledger]:
+    wire = ScriptedWire(*answers, dialect="sqlite")
+    return wire, Ledger(wire, dialect, Rules("tickets", 600.0, 3600.0, None, own), dialect._statements(own))
+
+
+def test_a_sweep_counts_and_removes_only_what_no_other_transaction_has() -> None:
+    ours, theirs = '[["a",2],["b",1]]', '[["a",40]]'
+    wire, ledger = a_ledger(
+        rows(("ours", ours), ("theirs", theirs)),
+        rows(("held", 1)),
+        Answer([], 1),
+        rows(),
+        Answer([], 1),
+        Answer([], 1),
+        rows(("old",), ("looked at",), ("held again",)),
+        rows(("cancelled", 1)),
+        Answer([], 1),
+        rows(),
+        rows(("held", 1)),
+    )
+    assert run(ledger.sweep(9)) == 1
+    changes = [(values["item"], values["change"]) for _, values in wire.asked if "change" in values]
+    assert changes == [("a", 2), ("b", 1)]
+    removed = [values["id"] for statement, values in wire.asked if statement.startswith("DELETE")]
+    assert removed == ["old"]
+
+
+@pytest.mark.parametrize(("change", "is_enough"), [(0, True), (1, False), (-1, False)])
+def test_a_change_by_nothing_that_mysql_does_not_count_is_no_lack(change: int, is_enough: bool) -> None:
+    _, ledger = a_ledger()
+    assert run(ledger._change("a", change)) is is_enough
+    _, ledger = a_ledger(own=StockTable("shelf", "sku", "left"))
+    if change == 0:
+        run(ledger.restock({"a": 0}))
+        return
+    with pytest.raises((ConfigurationError, OutOfStock)):
+        run(ledger.restock({"a": change}))
+
+
+@pytest.mark.parametrize(("own", "item"), [(None, "c3a9"), (StockTable("shelf", "sku", "left"), "é")])
+def test_a_name_is_sent_to_mysql_as_its_column_has_it(own: StockTable | None, item: str) -> None:
+    wire, ledger = a_ledger(dialect=mysql, own=own)
+    run(ledger.ask("SELECT 1", item="é", id="k", change=3))
+    assert wire.asked == [("SELECT 1", {"stock": b"tickets".hex(), "item": item, "id": "6b", "change": 3})]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, RowBusy
-from leasehold.sql.row_locks import lock_request, mysql, postgresql
+from leasehold.sql.row_locks import lock_request, mysql, postgresql, sqlite
 from leasehold.sql.row_locks.lock_request import Free, LockRequest, check_free, in_order, make_request
 from leasehold.sql.tables.rows import Rows
 from leasehold.sql.wires import Transaction
@@ -188,3 +191,31 @@ def test_keys_are_locked_in_one_order_each_once() -> None:
         in_order([{"a": 1}, {"b": 1}])
     with pytest.raises(ConfigurationError, match="as one type"):
         in_order([{"a": 1}, {"a": "1"}])
+
+
+def busy_error(module: Any) -> Exception:
+    by_code = sqlite3.OperationalError("database is locked")
+    by_code.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    errors: dict[Any, Exception] = {
+        postgresql: psycopg.errors.LockNotAvailable("busy"),
+        mysql: pymysql.err.OperationalError(1205, "busy"),
+        sqlite: by_code,
+    }
+    return errors[module]
+
+
+@pytest.mark.parametrize("module", [postgresql, mysql, sqlite], ids=["postgresql", "mysql", "sqlite"])
+@pytest.mark.parametrize(("wait", "limit"), [(0.0, "wait=0 s"), (7.0, "wait=7 s"), (None, "connection")])
+def test_one_who_did_not_want_to_wait_is_not_told_of_a_limit_of_its_connection(
+    clock: list[float], module: Any, wait: float | None, limit: str
+) -> None:
+    request = LockRequest(share=False, wait=wait, begun=clock[0])
+    clock[0] += 3
+    subject: Any = KEYS[1:2] if module is sqlite else KEYS[1]
+    with pytest.raises(RowBusy) as refused:
+        module._explain(busy_error(module), Rows(ScriptedWire(), ("shop", "stock")), subject, request)
+    error = refused.value
+    assert (error.table, error.key, error.waited) == ("shop.stock", {"id": 2}, 3)
+    assert error.limit is not None
+    assert limit in error.limit
+    assert (wait is None) is ("connection" in error.limit.partition(";")[0])

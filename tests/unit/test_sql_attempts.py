@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 import warnings
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -319,3 +319,52 @@ def test_a_connection_that_closes_without_a_commit_is_refused_by_the_name_of_its
     with pytest.raises(ConfigurationError, match=refusal):
         asyncio.run(async_manager_of(lambda: manager("commit")))
     manager_of(manager)  # a block, such as that of engine.begin()
+
+
+def test_a_commit_that_got_no_answer_is_told_from_a_unit_that_got_none_on_both_faces() -> None:
+    class Begun:
+        def __init__(self, *, breaks: bool) -> None:
+            self.breaks = breaks
+
+        def __enter__(self) -> object:
+            return self
+
+        def __exit__(self, kind: object, *_: object) -> None:
+            if self.breaks:
+                raise OSError("away at the commit")
+
+        async def __aenter__(self) -> object:
+            return self
+
+        async def __aexit__(self, kind: object, *_: object) -> None:
+            self.__exit__(kind)
+
+    def fail(_: object) -> None:
+        raise OSError("away before")
+
+    async def fail_later(_: object) -> None:
+        fail(_)
+
+    async def work(_: object) -> int:
+        return 1
+
+    with pytest.raises(OutcomeUnknown, match="away at the commit"):
+        retry_on_conflict(lambda: Begun(breaks=True), lambda _: 1)
+    with pytest.raises(OutcomeUnknown, match="away at the commit"):
+        asyncio.run(retry_on_conflict(lambda: Begun(breaks=True), work))
+    with pytest.raises(OSError, match="away before"):
+        retry_on_conflict(lambda: Begun(breaks=False), fail)
+    with pytest.raises(OSError, match="away before"):
+        asyncio.run(retry_on_conflict(lambda: Begun(breaks=False), fail_later))
+
+
+def test_a_limit_of_no_time_allows_one_try() -> None:
+    tries: list[int] = []
+
+    def unit(_: object) -> None:
+        tries.append(1)
+        raise RetryTransaction("again")
+
+    with pytest.raises(RetryTransaction):
+        retry_on_conflict(nullcontext, unit, timeout=0, backoff=Backoff(("1ms",), jitter="none", tries=3))
+    assert tries == [1]
