@@ -359,4 +359,12 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "        if (answered := self._runtime.now()):\n",
         tests=("tests/stores/etcd/test_etcd_calls.py::test_a_clock_that_was_read_through_a_standstill_is_asked_again",),
     ),
+    Mutant(
+        "etcd-place-counts-the-holder",
+        "a waiter whose place goes on in another client is shown one place too far ahead",
+        "_backends/etcd/queue.py",
+        "            local.ahead = refusal.queue if place is None else place.ahead + claim.capacity\n",
+        "            local.ahead = refusal.queue\n",
+        tests=(f"{_TURNS}::test_a_place_that_goes_on_in_another_client_is_as_far_behind",),
+    ),
 )

@@ -315,4 +315,14 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "redis.call('HDEL', KEYS[2], 'b')",
         tests=(f"{_RULES}::test_break_at_once_leaves_its_reason_for_as_long_as_the_grant_would_have_lasted",),
     ),
+    Mutant(
+        "redis-broken-and-kept-under-two-fences",
+        "the release of a broken lock that is kept for its min_hold, sent again, says that the lock is another's",
+        "_backends/redis/scripts/release.lua",
+        "redis.call('HSET', S, 'g', fence, 'c', fence",
+        "redis.call('HSET', S, 'c', fence",
+        tests=(
+            "tests/simulation/test_redis_scripts.py::test_release_of_a_broken_grant_that_is_kept_for_min_hold_is_answered_alike_again",
+        ),
+    ),
 )
