@@ -204,14 +204,15 @@ def test_a_turn_that_is_never_ended_does_not_stop_the_others(monkeypatch: pytest
     assert not backend._turns._queues
 
 
-def test_a_call_waits_for_its_turn_no_longer_than_its_caller_has_time() -> None:
+def test_a_call_waits_for_its_turn_no_longer_than_its_caller_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "PATIENCE", 600.0)
     backend = DocumentBackend(DictDocuments(time.time), ThreadRuntime(), "documents")
     assert backend._turns is not None
     runtime = ThreadRuntime()
     run(backend._turns.wait("lock:ns:name", runtime.signal(), 1e9))
     started = runtime.now()
     run(backend.try_acquire(claim(1), started + 0.05))
-    assert runtime.now() - started < 0.9
+    assert runtime.now() - started < 300
 
 
 def test_the_clock_that_comes_with_a_document_saves_a_request(clock: HandClock) -> None:

@@ -161,7 +161,7 @@ def test_a_call_ends_when_its_caller_has_no_time_left(driver: contract.Driver, p
                 started = backend._runtime.now()
                 with pytest.raises((BackendUnavailable, OutcomeUnknown)):
                     await backend.try_acquire(claim(), started + 0.3)
-                assert backend._runtime.now() - started < 2
+                assert backend._runtime.now() - started < 20, "it waited for an answer"
 
     driver.run(main())
 
@@ -188,9 +188,9 @@ def test_the_first_server_that_answers_is_used(
     async def main() -> None:
         async with backend_of(driver, url) as backend:
             granted(await backend.try_acquire(claim()))
-            started = backend._runtime.now()
+            connections = proxy.accepted
             granted(await backend.try_acquire(claim()))
-            assert backend._runtime.now() - started < 0.4, "the silent server was tried again"
+            assert proxy.accepted == connections, "the silent server was tried again"
 
     driver.run(main())
 

@@ -74,9 +74,7 @@ def test_flush_while_held_is_a_loss_at_the_next_renewal_and_fences_still_rise(
             successor = await other.lock("name", ttl=30).try_acquire()
             assert successor is not None
             assert successor.fence > lease.fence
-            began = time.monotonic()
             assert await lease.lost.wait(30)
-            assert time.monotonic() - began < 3
             assert lease.loss is not None
             assert lease.loss.reason is LossReason.TAKEN
             assert await lease.release() is False
