@@ -137,6 +137,15 @@ def test_a_lock_tells_how_it_was_made() -> None:
             assert pair.read.try_acquire() is None
 
 
+@pytest.mark.parametrize("connect", [leasehold.connect, leasehold.connect_async])
+@pytest.mark.parametrize("timeout", [None, 0, 7])
+def test_timeout_of_a_client_is_kept_as_it_was_said_and_nothing_is_not_none(connect: Any, timeout: int | None) -> None:
+    client = connect("memory://", timeout=timeout)
+    twin = getattr(client, "_twin", client)
+    assert twin._timeout == timeout
+    assert (twin._timeout is None) == (timeout is None)
+
+
 @pytest.mark.parametrize("on_busy", [7, False, "x"])
 @pytest.mark.parametrize("of", [lambda client: client.lock("x"), lambda client: client.lock_all(["x", "y"])])
 def test_what_cannot_be_called_for_a_busy_lock_is_refused_before_it_is_asked_for(of: Any, on_busy: Any) -> None:

@@ -376,6 +376,19 @@ def test_claims_and_removals_are_told_from_answers_and_work_when_they_open_their
         run(source.close())
 
 
+def test_keeper_extends_the_jobs_behind_one_that_is_lost(bench: Bench) -> None:
+    bench.enqueue(1, 2, 3)
+    jobs = [bench.claim() for _ in range(3)]
+    worker = bench.worker()
+    for job in jobs:
+        worker._running[job.id] = _Running(job, 7.0)
+    jobs[0].lost = True
+    source = face_of(worker).transactions()
+    run(worker._extend_all(source))
+    assert [worker._running[job.id].ends > 7.0 for job in jobs] == [False, True, True]
+    run(source.close())
+
+
 def test_keeper_marks_a_job_that_another_has_and_leaves_it_alone(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -290,6 +290,28 @@ def test_a_claim_does_not_overtake_those_who_wait_and_room_is_given_in_order(bac
     run(story())
 
 
+def test_of_several_that_wait_for_a_holder_that_vanishes_the_first_one_learns_of_it(
+    backend: Any, tables: Tables
+) -> None:
+    async def story() -> None:
+        await backend.try_acquire(claim())
+        first, second, third = [await backend.join(claim()) for _ in range(3)]
+        tables.change("expires = now() - interval '1 s'", "state = 1")
+        tables.change("look = '-infinity'", table="lock")
+        heir = await backend.turn(first)
+        assert heir.abandoned is True
+        assert await backend.release(heir) is True
+        heir = await backend.turn(second)
+        assert heir.abandoned is False
+        assert await backend.release(heir) is True
+        heir = await backend.turn(third)
+        assert heir.abandoned is False
+        assert await backend.release(heir) is True
+        assert (await backend.try_acquire(claim())).abandoned is False
+
+    run(story())
+
+
 @pytest.mark.parametrize("facts", [{"min_hold": 0.000001}, {"mode": Mode.SHARED}, {"spare": 2}, {}])
 def test_the_first_holder_after_one_that_vanished_learns_of_it_and_the_next_does_not(
     backend: Any, tables: Tables, facts: dict[str, Any]
