@@ -484,6 +484,32 @@ def test_threads_at_once_have_a_connection_each_and_few_are_kept(server: Scripte
     eventually(lambda: not server.open_links(), "a connection is left over")
 
 
+def test_closing_ends_the_wait_of_threads_that_are_connecting(server: ScriptedServer) -> None:
+    wire, begun, ends = BlockingWire(options(server), ThreadRuntime()), threading.Event(), threading.Event()
+    errors: list[BaseException] = []
+
+    def connect() -> Any:
+        begun.set()
+        assert ends.wait(60)
+        raise BackendUnavailable("too late")
+
+    def call() -> None:
+        try:
+            run(wire.request([Request("x")], math.inf))
+        except ClientClosed as error:
+            errors.append(error)
+
+    wire.connect = connect  # type: ignore[method-assign] # a server that takes its time
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert begun.wait(60)
+    run(wire.close())
+    thread.join(60)
+    ends.set()
+    thread.join()
+    assert len(errors) == 1
+
+
 def test_the_connection_that_was_used_last_is_used_next_and_dead_ones_are_closed(server: ScriptedServer) -> None:
     wire = BlockingWire(options(server), ThreadRuntime())
     first, second = wire.connect(), wire.connect()

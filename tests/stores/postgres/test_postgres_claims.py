@@ -290,6 +290,20 @@ def test_a_claim_does_not_overtake_those_who_wait_and_room_is_given_in_order(bac
     run(story())
 
 
+def test_readers_behind_a_writer_that_gives_up_are_let_in_beside_those_that_read(backend: Any, tables: Tables) -> None:
+    async def story() -> None:
+        await backend.try_acquire(claim(mode=Mode.SHARED))
+        writer = await backend.join(claim())
+        readers = [await backend.join(claim(mode=Mode.SHARED)) for _ in range(2)]
+        await backend.withdraw(writer.claim, doubt=False)
+        for reader in readers:
+            ((state,),) = tables.ask(f"SELECT state FROM leasehold.claim WHERE owner = '{reader.claim.owner}'")
+            assert state == 1, "it is let in by the one that leaves"
+            assert isinstance(await backend.turn(reader), Grant)
+
+    run(story())
+
+
 def test_of_several_that_wait_for_a_holder_that_vanishes_the_first_one_learns_of_it(
     backend: Any, tables: Tables
 ) -> None:
