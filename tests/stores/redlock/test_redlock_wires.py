@@ -393,6 +393,17 @@ def test_all_that_tls_has_read_ahead_is_taken_at_once(one: OneNode) -> None:
     assert not connection.has_pending
 
 
+def test_late_answers_are_read_to_the_last_one_however_long_they_are(one: OneNode) -> None:
+    connection = one.taken()
+    for count in (4000, 4000):
+        connection.used_at = 0.0
+        connection.start(Pending(None, count), b"ask")
+        assert connection.used_at > 0.0, "it was used just now"
+    one.says(b":1\r\n" * 8000)
+    assert connection.catch_up()
+    assert not connection.has_pending
+
+
 def owes(one: OneNode, call: Any) -> NodeConnection:
     """An idle connection whose answer is later than a call waits."""
     connection = one.taken()
@@ -566,10 +577,12 @@ class Line:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
         self.limits: list[float] = []
+        self.counts: list[int] = []
         self.answers: list[asyncio.Future[list[Any]]] = []
 
-    def call(self, payload: bytes, _: int, timeout: float) -> asyncio.Future[list[Any]]:
+    def call(self, payload: bytes, count: int, timeout: float) -> asyncio.Future[list[Any]]:
         self.sent.append(payload)
+        self.counts.append(count)
         self.limits.append(timeout)
         self.answers.append(asyncio.get_running_loop().create_future())
         return self.answers[-1]
@@ -635,6 +648,57 @@ def test_text_of_the_script_is_sent_once_on_the_same_connection() -> None:
             await task
         assert len(one.line.sent) == 2
         assert not one.wire.has_pending
+
+    on_a_loop(body)
+
+
+def test_call_of_several_parts_waits_for_so_many_replies_also_with_its_texts() -> None:
+    both = CALLS.vote(CLAIM, 8).after(CALLS.raise_fence(CLAIM.key, 7))
+    clean_up = release(8).after(CALLS.raise_fence(CLAIM.key, 9)).after(CALLS.raise_fence(CLAIM.key, 10))
+
+    async def body(one: OneAsyncNode) -> None:
+        request, task = one.ask(both)
+        await turns()
+        request.send_after(clean_up)
+        await one.answer(0, 7, ResponseError("NOSCRIPT"))
+        await one.answer(1, 0, ResponseError("NOSCRIPT"), 0)
+        assert one.line.sent == [both.short, clean_up.short, both.whole, clean_up.whole]
+        assert one.line.counts == [2, 3, 2, 3]
+        await one.answer(2, 7, 1)
+        assert await task == 1, "the answer to the last part"
+        await one.answer(3, ResponseError("NOSCRIPT"), ResponseError("NOSCRIPT"), ResponseError("NOSCRIPT"))
+        assert len(one.line.sent) == 4, "a node that forgets at once would be asked for ever"
+        assert not one.wire.has_pending
+
+    on_a_loop(body)
+
+
+def test_text_of_the_script_is_not_sent_on_a_connection_that_is_over() -> None:
+    async def body(one: OneAsyncNode) -> None:
+        _, task = one.ask()
+        await turns()
+        one.line.close()
+        await one.answer(0, ResponseError("NOSCRIPT"))
+        with pytest.raises(BackendRejected):
+            await task
+        assert one.line.sent == [LOOK.short]
+
+    on_a_loop(body)
+
+
+def test_clean_up_whose_answer_was_cancelled_may_not_have_arrived() -> None:
+    async def body(one: OneAsyncNode) -> None:
+        request, task = one.ask(release(1))
+        await turns()
+        request.send_after(release(2))
+        for answer in one.line.answers:
+            answer.cancel()
+        await turns()
+        with pytest.raises(BackendUnavailable):
+            await task
+        assert len(one.node.undelivered) == 2
+        assert not one.wire.has_pending
+        assert one.node.failure is not None
 
     on_a_loop(body)
 
