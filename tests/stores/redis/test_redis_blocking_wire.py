@@ -272,7 +272,7 @@ class Secure(ssl.SSLSocket):
     def settimeout(self, value: float | None) -> None:
         self.limits.append(value)
 
-    def setblocking(self, flag: bool) -> None:  # noqa: FBT001 - as the standard library has it
+    def setblocking(self, flag: bool) -> None:
         self.limits.append(None if flag else 0.0)
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:

@@ -686,6 +686,27 @@ def test_text_of_the_script_is_not_sent_on_a_connection_that_is_over() -> None:
     on_a_loop(body)
 
 
+def test_error_that_a_node_answers_names_the_node_on_threads_and_on_asyncio(one: OneNode) -> None:
+    request: Any = one.wire.request(one.node, LOOK, math.inf)
+    request.send()
+    one.says(b"-NOPERM this user has no permissions\r\n")
+    with pytest.raises(BackendRejected) as on_threads:
+        request.receive()
+    assert on_threads.value.backend == "h:6379"
+    assert one.node.failure is None, "it answers"
+
+    async def body(other: OneAsyncNode) -> None:
+        _, task = other.ask()
+        await turns()
+        await other.answer(0, ResponseError("NOPERM this user has no permissions"))
+        with pytest.raises(BackendRejected) as on_asyncio:
+            await task
+        assert on_asyncio.value.backend == "h:6379"
+        assert other.node.failure is None
+
+    on_a_loop(body)
+
+
 def test_clean_up_whose_answer_was_cancelled_may_not_have_arrived() -> None:
     async def body(one: OneAsyncNode) -> None:
         request, task = one.ask(release(1))
