@@ -10,6 +10,8 @@ import select
 import threading
 import weakref
 from contextlib import asynccontextmanager
+from ssl import SSLError, SSLWantReadError
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -203,6 +205,20 @@ def test_a_request_without_an_answer_is_in_doubt_and_its_connection_is_not_used_
             await ask_until_answered(wire, "b")
             assert len(server.links) > 1
             await condition(driver, lambda: len(server.open_links()) == 1, "the silent connection is still open")
+
+    driver.run(main())
+
+
+def test_a_request_whose_caller_has_little_time_waits_no_longer(
+    driver: contract.Driver, server: ScriptedServer
+) -> None:
+    async def main() -> None:
+        async with wire_of(driver, server, answer_timeout=1000.0) as wire:
+            assert await ask(wire, "a") == ["a"]
+            server.script = lambda *_: None
+            with pytest.raises(OutcomeUnknown, match="no answer in time") as lost:
+                await ask(wire, "b", until=wire._runtime.now() + 0.1)
+            assert lost.value.backend == LABEL
 
     driver.run(main())
 
@@ -602,6 +618,83 @@ def test_the_end_of_a_client_is_not_taken_for_a_broken_connection(server: Script
     assert connection._socket.fileno() == -1
     with pytest.raises(ClientClosed):
         wire.connect()
+
+
+@pytest.mark.parametrize("raised", [BackendRejected, KeyboardInterrupt])
+def test_a_request_that_ends_otherwise_costs_its_own_connection_only(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    """The server is well: it refused, or the caller was interrupted."""
+
+    def refuse(link: Link, subject: str, *_: Any) -> None:
+        link.send(f"-ERR 'Permissions Violation for Publish to \"{subject}\"'\r\n")
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    server.script = refuse
+    if raised is KeyboardInterrupt:
+        monkeypatch.setattr(blocking_wire.BlockingConnection, "exchange", interrupted)
+    with ScriptedServer() as other:
+        wire = BlockingWire(options(server, other), ThreadRuntime())
+        idle, used = wire.connect(), wire.connect()
+        wire._give_back(idle)
+        wire._give_back(used)
+        with pytest.raises(raised):
+            run(ask(wire, "forbidden"))
+        assert used._socket.fileno() == -1
+        assert list(wire._idle) == [idle]
+        assert idle._socket.fileno() != -1
+        assert next(iter(wire._servers)) == server.address
+        run(wire.close())
+
+
+@pytest.mark.parametrize(
+    ("arrived", "alive"), [(SSLWantReadError(), True), (BlockingIOError(), True), (SSLError("bad record"), False)]
+)
+def test_an_idle_connection_with_tls_on_which_nothing_came_is_alive(
+    server: ScriptedServer, arrived: Exception, alive: bool
+) -> None:
+    def nothing(_: int) -> bytes:
+        raise arrived
+
+    wire = BlockingWire(options(server), ThreadRuntime())
+    connection = wire.connect()
+    plain: Any = connection._socket
+    secure: Any = SimpleNamespace(settimeout=lambda _: None, recv=nothing)
+    connection._socket = secure
+    assert connection.is_alive() is alive
+    connection._socket = plain
+    connection.close()
+    run(wire.close())
+
+
+class Pauses(ThreadRuntime):
+    """Notes each pause, and makes it short."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await super().sleep(min(seconds, 0.001))
+
+
+def test_a_server_that_refuses_the_listener_is_asked_again_after_a_pause(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_wire, "PATIENCE", 0.01)
+    monkeypatch.setattr(blocking_wire, "PAUSE", 77.0)
+    server.on_ping = lambda link: link.send("-ERR 'maximum connections exceeded'\r\n")
+    runtime = Pauses()
+    wire = BlockingWire(options(server), runtime)
+    end = run(wire.watch("told.a", lambda: None))
+    eventually(lambda: len(server.links) >= 3, "it is not tried again")
+    eventually(lambda: runtime.pauses.count(77.0) >= 2, "it is tried again without a pause")
+    end()
+    run(wire.close())
+    eventually(lambda: not server.open_links(), "a connection is left over")
 
 
 def test_a_silent_connection_of_the_listener_is_probed_once_and_then_replaced(
