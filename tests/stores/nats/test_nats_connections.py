@@ -10,6 +10,8 @@ import select
 import threading
 import weakref
 from contextlib import asynccontextmanager
+from ssl import SSLError, SSLWantReadError
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -203,6 +205,20 @@ def test_a_request_without_an_answer_is_in_doubt_and_its_connection_is_not_used_
             await ask_until_answered(wire, "b")
             assert len(server.links) > 1
             await condition(driver, lambda: len(server.open_links()) == 1, "the silent connection is still open")
+
+    driver.run(main())
+
+
+def test_a_request_whose_caller_has_little_time_waits_no_longer(
+    driver: contract.Driver, server: ScriptedServer
+) -> None:
+    async def main() -> None:
+        async with wire_of(driver, server, answer_timeout=1000.0) as wire:
+            assert await ask(wire, "a") == ["a"]
+            server.script = lambda *_: None
+            with pytest.raises(OutcomeUnknown, match="no answer in time") as lost:
+                await ask(wire, "b", until=wire._runtime.now() + 0.1)
+            assert lost.value.backend == LABEL
 
     driver.run(main())
 
@@ -461,6 +477,76 @@ def test_a_watch_while_the_server_is_away_begins_when_it_is_back(
         driver.run(main(server))
 
 
+def test_watches_that_wait_for_a_connection_that_breaks_do_not_wait_for_nothing(
+    driver: contract.Driver, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task polls meanwhile; threads are confirmed by the next connection. Neither waits for its whole patience."""
+    for module in (asyncio_wire, blocking_wire):
+        monkeypatch.setattr(module, "PATIENCE", 1000.0)
+        monkeypatch.setattr(module, "PAUSE", 0.01)
+    monkeypatch.setattr(blocking_wire, "PROBE_EVERY", 1000.0)
+    first: list[Link] = []
+
+    def mute_after_the_login(link: Link) -> None:
+        if not first:
+            first.append(link)
+        if link is not first[0] or link.lines.count("PING") == 1:
+            link.send("PONG\r\n")
+
+    server.on_ping = mute_after_the_login
+
+    async def main() -> None:
+        runtime = driver.runtime()
+        wire: Any = _wire(options(server), runtime)
+        ends: list[Any] = []
+
+        async def watch(name: str) -> None:
+            ends.append(await wire.watch(name, lambda: None))
+
+        tasks = []
+        for name in ("told.a", "told.b", "told.c"):
+            tasks.append(runtime.spawn(watch(name), name))
+            await condition(
+                driver, lambda name=name: any(name in line for link in first for line in link.lines), "it was not sent"
+            )
+        pings = first[0].lines.count
+        await condition(driver, lambda: pings("PING") >= 4, "a confirmation was not asked for")
+        assert ends == []
+        first[0].cut()
+        for task in tasks:
+            assert await task.join(runtime.now() + 20), "it waits for an answer that cannot come"
+        for end in ends:
+            end()
+        assert len(ends) == 3
+        await wire.close()
+
+    driver.run(main())
+
+
+@pytest.mark.parametrize(("connect_limit", "answer_timeout"), [(1000.0, 0.05), (0.05, 1000.0)])
+@pytest.mark.parametrize("greets", [False, True])
+def test_a_server_that_is_mute_is_given_up_by_the_shorter_of_both_limits(
+    driver: contract.Driver,
+    server: ScriptedServer,
+    monkeypatch: pytest.MonkeyPatch,
+    greets: bool,
+    connect_limit: float,
+    answer_timeout: float,
+) -> None:
+    for module in (asyncio_wire, blocking_wire):
+        monkeypatch.setattr(module, "CONNECT_LIMIT", connect_limit)
+    server.greets = greets
+    server.on_ping = lambda _: None
+
+    async def main() -> None:
+        async with wire_of(driver, server, answer_timeout=answer_timeout) as wire:
+            with pytest.raises(BackendUnavailable, match="cannot be reached: "):
+                await ask(wire, "a", until=wire._runtime.now() + 20)
+            await condition(driver, lambda: not server.open_links(), "the attempt is still open")
+
+    driver.run(main())
+
+
 # --- threads alone
 
 
@@ -560,6 +646,83 @@ def test_the_end_of_a_client_is_not_taken_for_a_broken_connection(server: Script
         wire.connect()
 
 
+@pytest.mark.parametrize("raised", [BackendRejected, KeyboardInterrupt])
+def test_a_request_that_ends_otherwise_costs_its_own_connection_only(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    """The server is well: it refused, or the caller was interrupted."""
+
+    def refuse(link: Link, subject: str, *_: Any) -> None:
+        link.send(f"-ERR 'Permissions Violation for Publish to \"{subject}\"'\r\n")
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    server.script = refuse
+    if raised is KeyboardInterrupt:
+        monkeypatch.setattr(blocking_wire.BlockingConnection, "exchange", interrupted)
+    with ScriptedServer() as other:
+        wire = BlockingWire(options(server, other), ThreadRuntime())
+        idle, used = wire.connect(), wire.connect()
+        wire._give_back(idle)
+        wire._give_back(used)
+        with pytest.raises(raised):
+            run(ask(wire, "forbidden"))
+        assert used._socket.fileno() == -1
+        assert list(wire._idle) == [idle]
+        assert idle._socket.fileno() != -1
+        assert next(iter(wire._servers)) == server.address
+        run(wire.close())
+
+
+@pytest.mark.parametrize(
+    ("arrived", "alive"), [(SSLWantReadError(), True), (BlockingIOError(), True), (SSLError("bad record"), False)]
+)
+def test_an_idle_connection_with_tls_on_which_nothing_came_is_alive(
+    server: ScriptedServer, arrived: Exception, alive: bool
+) -> None:
+    def nothing(_: int) -> bytes:
+        raise arrived
+
+    wire = BlockingWire(options(server), ThreadRuntime())
+    connection = wire.connect()
+    plain: Any = connection._socket
+    secure: Any = SimpleNamespace(settimeout=lambda _: None, recv=nothing)
+    connection._socket = secure
+    assert connection.is_alive() is alive
+    connection._socket = plain
+    connection.close()
+    run(wire.close())
+
+
+class Pauses(ThreadRuntime):
+    """Notes each pause, and makes it short."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await super().sleep(min(seconds, 0.001))
+
+
+def test_a_server_that_refuses_the_listener_is_asked_again_after_a_pause(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_wire, "PATIENCE", 0.01)
+    monkeypatch.setattr(blocking_wire, "PAUSE", 77.0)
+    server.on_ping = lambda link: link.send("-ERR 'maximum connections exceeded'\r\n")
+    runtime = Pauses()
+    wire = BlockingWire(options(server), runtime)
+    end = run(wire.watch("told.a", lambda: None))
+    eventually(lambda: len(server.links) >= 3, "it is not tried again")
+    eventually(lambda: runtime.pauses.count(77.0) >= 2, "it is tried again without a pause")
+    end()
+    run(wire.close())
+    eventually(lambda: not server.open_links(), "a connection is left over")
+
+
 def test_a_silent_connection_of_the_listener_is_probed_once_and_then_replaced(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -600,6 +763,73 @@ def test_a_client_that_is_dropped_unclosed_ends_its_listener(
 
 
 # --- tasks alone
+
+
+def test_a_close_does_not_wait_for_a_server_that_is_mute(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio_wire, "CONNECT_LIMIT", 1000.0)
+    server.greets = False
+
+    async def main() -> None:
+        wire = asyncio_wire.AsyncioWire(options(server, answer_timeout=1000.0), asyncio_runtime())
+        asking = asyncio.create_task(ask(wire, "a"))
+        while not server.links:
+            await asyncio.sleep(0.001)
+        await asyncio.wait_for(wire.close(), 20)
+        with pytest.raises(ClientClosed):
+            await asking
+        assert not wire._tasks
+
+    asyncio.run(main())
+    eventually(lambda: not server.open_links(), "the attempt is still open")
+
+
+def refuse_the_login(link: Link) -> None:
+    link.send("-ERR 'maximum connections exceeded'\r\n")
+
+
+def test_a_server_that_refuses_is_not_asked_again_without_a_pause(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio_wire, "PAUSE", 1000.0)
+    server.on_ping = refuse_the_login
+
+    async def main() -> None:
+        wire = asyncio_wire.AsyncioWire(options(server), asyncio_runtime())
+        await wire.watch("told.a", lambda: None)
+        while len(server.links) < 2 or server.open_links():
+            await asyncio.sleep(0.001)
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert len(server.links) == 2, "the watch itself, and the task that connects for it"
+        await wire.close()
+        assert not wire._tasks
+
+    asyncio.run(main())
+
+
+def test_no_connection_is_wanted_any_more_when_the_last_watch_has_ended(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio_wire, "PAUSE", 0.001)
+    server.on_ping = refuse_the_login
+
+    async def main() -> None:
+        wire = asyncio_wire.AsyncioWire(options(server), asyncio_runtime())
+        ends = [await wire.watch(f"told.{name}", lambda: None) for name in "ab"]
+        ends[0]()
+        seen = len(server.links)
+        while len(server.links) < seen + 3:
+            await asyncio.sleep(0.001)  # one is left, and is worth an attempt
+        ends[1]()
+        end = asyncio.get_running_loop().time() + 20
+        while wire._tasks:
+            assert asyncio.get_running_loop().time() < end, "it still connects, for nobody"
+            await asyncio.sleep(0.001)
+        await wire.close()
+
+    asyncio.run(main())
 
 
 def test_a_missing_right_is_that_of_its_whole_subject_and_not_of_one_that_it_begins_with(

@@ -181,8 +181,9 @@ def test_a_question_that_nothing_receives_says_whether_there_is_jetstream(
 ) -> None:
     bucket, wire = documents(Frame("MSG", status=503), Frame("MSG", status=503))
     wire.info["jetstream"] = jetstream
-    with pytest.raises(kind, match=word):
+    with pytest.raises(kind, match=word) as refused:
         run(bucket.load("k", UNTIL))
+    assert getattr(refused.value, "backend", None) == LABEL
 
 
 @pytest.mark.parametrize(
@@ -198,6 +199,9 @@ def test_a_question_without_an_answer_has_changed_nothing(error: Exception, kind
     with pytest.raises(kind) as failed:
         run(bucket.load("k", UNTIL))
     assert type(failed.value) is kind
+    if kind is BackendUnavailable:
+        assert getattr(failed.value, "backend", None) == LABEL
+        assert failed.value.__cause__ is error
 
 
 # --- swap
@@ -315,6 +319,24 @@ def test_a_document_is_watched_where_its_changes_are_announced() -> None:
     assert wire.closed
 
 
+def test_a_bucket_that_becomes_unfit_is_refused_from_then_on_and_served_when_it_is_fit_again() -> None:
+    """Whoever administers the servers may give it a limit of age at any time."""
+    unfit = {**INFO, "config": {**CONFIG, "max_age": 5}}
+    bucket, _ = documents(NO_MESSAGE, INFO, NO_MESSAGE, unfit, NO_MESSAGE, unfit, NO_MESSAGE, INFO)
+    assert run(bucket.load("k", UNTIL)) == (None, 0)
+    for _ in range(2):
+        with pytest.raises(BackendRejected, match="not fit for locks"):
+            run(bucket.load("k", UNTIL))
+    assert run(bucket.load("k", UNTIL)) == (None, 0)
+
+
+def test_answers_count_whatever_the_server_says_of_itself() -> None:
+    """JetStream may be on another server of the cluster than the one that we are connected to."""
+    bucket, wire = documents(stored(b"value", 41), INFO)
+    wire.info["jetstream"] = False
+    assert run(bucket.load("k", UNTIL)) == (b"value", 41)
+
+
 def test_a_bucket_in_which_nothing_has_changed_is_looked_at_once() -> None:
     bucket, _ = documents()
     looks: list[Any] = []
@@ -380,6 +402,7 @@ def test_an_error_during_the_login_ends_it(said: bytes, kind: type[Exception]) -
     with pytest.raises(kind) as failed:
         greeting().take(Frame("-ERR", body=said))
     assert type(failed.value) is kind
+    assert said.decode() in str(failed.value)
 
 
 def test_the_login_says_what_we_want() -> None:

@@ -50,6 +50,11 @@ def test_frames_are_the_same_however_the_bytes_arrive(cuts: list[int]) -> None:
     assert [frame for part in parts for frame in parser.feed(part)] == FRAMES
 
 
+def test_words_of_the_protocol_may_be_small() -> None:
+    frames = list(Parser().feed(b"ping\r\nmsg s 7 2\r\nok\r\nhmsg s 7 16 17\r\nNATS/1.0 503\r\n\r\n!\r\n"))
+    assert frames == [Frame("PING"), Frame("MSG", "s", "7", b"ok"), Frame("MSG", "s", "7", b"!", 503)]
+
+
 def test_what_is_not_nats_is_refused() -> None:
     with pytest.raises(OutcomeUnknown, match="protocol of NATS"):
         list(Parser().feed(b"MSG what\r\n"))
@@ -66,6 +71,11 @@ def test_every_key_is_one_token_of_a_subject_and_comes_back(key: str) -> None:
     token = _token(f"lock:{key}")
     assert not set(token) & set(". *>\r\n\t")
     assert _key(token) == f"lock:{key}"
+
+
+@pytest.mark.parametrize("key", ["lock:\udcff", "lock:\ud800x", "lock:é", "lock:="])
+def test_key_that_is_no_proper_text_comes_back_too(key: str) -> None:
+    assert _key(_token(key)) == key
 
 
 @pytest.mark.parametrize("token", ["a.b", "=4", "=zz", "lock=41", "é"])
@@ -123,6 +133,8 @@ def test_a_watch_that_ended_is_not_called() -> None:
             "temporarily (error 10008)",
         ),
         ({"code": 400, "err_code": 10077}, BackendRejected, "no reason given (error 10077)"),
+        ({"code": 500, "err_code": 10049, "description": "broken disk"}, BackendRejected, "broken disk (error 10049)"),
+        ({"code": 504, "err_code": 10050}, BackendRejected, "no reason given (error 10050)"),
     ],
 )
 def test_what_jetstream_refuses_is_told_from_what_may_pass(
@@ -141,12 +153,28 @@ def test_what_jetstream_refuses_is_told_from_what_may_pass(
         ("'Authorization Violation'", "refused the login"),
         ("'User Authentication Expired'", "refused the login"),
         ("'User Authentication Revoked'", "refused the login"),
+        ("'Account Authentication Expired'", "refused the login"),
         ("'Slow Consumer'", None),
     ],
 )
 def test_a_missing_right_and_a_refused_login_are_named(text: str, word: str | None) -> None:
     error = errors.from_server(text, "nats://h")
-    assert (error is None) if word is None else (isinstance(error, BackendRejected) and word in str(error))
+    if word is None:
+        assert error is None
+        return
+    assert isinstance(error, BackendRejected)
+    assert word in str(error)
+    assert text in str(error), "in the server's own words, which name the subject"
+    assert error.backend == "nats://h"
+
+
+def test_errors_without_an_answer_name_the_store_and_say_whether_anything_was_sent() -> None:
+    unsent, sent = errors.no_time("nats://h"), errors.lost("nats://h", "it broke")
+    assert (type(unsent), unsent.backend) == (BackendUnavailable, "nats://h")
+    assert "no time left" in str(unsent)
+    assert (type(sent), sent.backend) == (OutcomeUnknown, "nats://h")
+    assert "it broke" in str(sent)
+    assert "may have been applied" in str(sent)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +188,15 @@ def test_a_missing_right_and_a_refused_login_are_named(text: str, word: str | No
     ],
 )
 def test_what_fails_before_a_login_was_surely_not_applied(error: Exception, kind: type[Exception]) -> None:
-    assert type(errors.could_not_connect(error, "nats://h")) is kind
+    shown = errors.could_not_connect(error, "nats://h")
+    assert type(shown) is kind
+    assert str(error) in str(shown)
+    if shown is not error:
+        assert shown.backend == "nats://h"
+
+
+def test_failure_without_words_is_told_by_its_kind() -> None:
+    assert "cannot be reached: TimeoutError;" in str(errors.could_not_connect(TimeoutError(), "nats://h"))
 
 
 # --- the greeting
@@ -174,6 +210,7 @@ def greeting(url: str) -> Greeting:
     ("url", "line", "kind", "word"),
     [
         ("nats://h", b"-ERR 'maximum connections exceeded'", OutcomeUnknown, "maximum connections"),
+        ("nats://h", b"-err 'not \xff you'\r\n", OutcomeUnknown, "not \ufffd you'$"),
         ("nats://h", b"HTTP/1.1 400 Bad Request", OutcomeUnknown, "not NATS"),
         ("nats://h", b"INFO {", OutcomeUnknown, "not NATS"),
         ("nats://h", b'INFO {"headers":true,"tls_required":true}', BackendRejected, "requires TLS"),
@@ -184,8 +221,12 @@ def greeting(url: str) -> Greeting:
 def test_a_server_that_does_not_fit_the_url_gets_no_login(
     url: str, line: bytes, kind: type[Exception], word: str
 ) -> None:
-    with pytest.raises(kind, match=word):
+    with pytest.raises(kind, match=word) as refused:
         greeting(url).begin(line)
+    if kind is BackendRejected:
+        assert isinstance(refused.value, BackendRejected)
+        assert refused.value.backend == url
+        assert str(refused.value).startswith(url)
 
 
 def test_a_server_with_tls_at_choice_serves_both_kinds_of_url() -> None:
@@ -286,6 +327,25 @@ def test_the_doctor_judges_replicas_storage_and_clock() -> None:
     assert _clock({"ts": stamp(0)}).level is Level.OK
     assert {_clock({"ts": stamp(off)}).level for off in (-60, 60)} == {Level.WARNING}
     assert _clock({}).level is Level.PROBLEM
+
+
+@pytest.mark.parametrize(
+    ("ahead", "found", "level"),
+    [
+        (0.0, "0.0 s", Level.OK),
+        (1.9, "1.9 s", Level.OK),
+        (-2.0, "2.0 s", Level.OK),
+        (2.5, "2.5 s", Level.WARNING),
+        (-2.5, "2.5 s", Level.WARNING),
+        (-7200.0, "7200.0 s", Level.WARNING),
+    ],
+)
+def test_the_doctor_shows_how_far_the_clock_is_off_either_way(
+    monkeypatch: pytest.MonkeyPatch, ahead: float, found: str, level: Level
+) -> None:
+    monkeypatch.setattr("leasehold._backends.nats.doctor.time.time", lambda: 1_794_826_647.0 - ahead)
+    finding = _clock({"ts": "2026-11-16T10:57:27Z"})
+    assert (finding.found, finding.level) == (f"differs from this host by {found}", level)
 
 
 _FIT = {"discard": "new", "max_msgs_per_subject": 1, "republish": {"src": "$KV.locks.>", "dest": "told.>"}}

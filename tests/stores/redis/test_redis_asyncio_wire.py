@@ -13,6 +13,7 @@ from leasehold._backends.redis.asyncio_wire import (
     FLUSH_AT,
     MOST_IDLE,
     AsyncioConnection,
+    AsyncioRequest,
     AsyncioSubscription,
     AsyncioWire,
 )
@@ -632,6 +633,118 @@ def test_connection_that_is_ready_in_any_turn_around_a_close_is_closed(world: Wo
         assert not any(connection.is_open for connection in world.made)
 
     on_a_loop(body)
+
+
+@pytest.mark.parametrize("turns", range(9))
+@pytest.mark.parametrize("ends", ["cancel", "close"])
+@pytest.mark.parametrize("what", ["alone", "subscribe"])
+def test_connection_whose_caller_leaves_in_any_turn_around_its_opening_is_closed_or_kept_for_others(
+    world: World, what: str, ends: str, turns: int
+) -> None:
+    async def body() -> None:
+        wire = world.wire
+        world.gate = asyncio.Event()
+        if what == "alone":
+            call = asyncio.ensure_future(coroutine(wire.exchange(NODE, b"x", 1, 60.0, alone=True)))
+        else:
+            call = asyncio.ensure_future(coroutine(wire.subscribe(NODE, print, print)))
+        while not world.made:
+            await asyncio.sleep(0)
+        world.gate.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if ends == "cancel":
+            call.cancel()
+        else:
+            await wire.close()
+        await asyncio.wait([call])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        kept = {*wire._busy, *wire._alone.get(NODE, [])}
+        assert {connection for connection in world.made if connection.is_open} == (kept if ends == "cancel" else set())
+        assert not wire._tasks
+        if what == "alone":
+            assert not wire._busy
+        await wire.close()
+        assert not any(connection.is_open for connection in world.made)
+
+    on_a_loop(body)
+
+
+@pytest.mark.parametrize("what", ["alone", "subscribe"])
+def test_opening_for_a_caller_that_left_is_not_gone_on_with(world: World, what: str) -> None:
+    async def body() -> None:
+        world.gate = asyncio.Event()
+        if what == "alone":
+            call = asyncio.ensure_future(coroutine(world.wire.exchange(NODE, b"x", 1, 60.0, alone=True)))
+        else:
+            call = asyncio.ensure_future(coroutine(world.wire.subscribe(NODE, print, print)))
+        while not world.made:
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait([call])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not world.wire._tasks, "it still connects, for nobody"
+        await world.wire.close()
+
+    on_a_loop(body)
+
+
+def test_subscriptions_that_ended_are_forgotten_when_another_is_opened(world: World) -> None:
+    """A client that lives long loses many."""
+
+    async def body() -> None:
+        wire = world.wire
+        closed, lost, kept = [await wire.subscribe(NODE, print, print) for _ in range(3)]
+        closed.close()
+        lost.connection_lost(None)  # type: ignore[attr-defined]  # it is one of asyncio
+        latest = await wire.subscribe(OTHER, print, print)
+        assert wire._busy == {kept, latest}
+        await wire.close()
+        assert not any(connection.is_open for connection in world.made)
+
+    on_a_loop(body)
+
+
+class Parts:
+    """A wire that notes each part of a request; `fails` are the numbers of those that get no answer."""
+
+    def __init__(self, *fails: int) -> None:
+        self.fails = fails
+        self.asked: list[tuple[Any, ...]] = []
+        self.error = OutcomeUnknown("silent")
+
+    async def ask_part(self, *words: Any) -> list[str]:
+        self.asked.append(words)
+        if len(self.asked) in self.fails:
+            raise self.error
+        return [f"answer {letter}" for letter in words[1].decode()]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6])
+def test_many_commands_go_part_by_part_and_each_is_answered_once(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr("leasehold._backends.redis.asyncio_wire.PART", size)
+    letters = "abcde"
+    parts: Any = Parts()
+    request = AsyncioRequest(parts, OTHER, [letter.encode() for letter in letters], 7.0, 107.0)
+    assert asyncio.run(request.perform()) == [f"answer {letter}" for letter in letters]
+    pieces = [letters[start : start + size].encode() for start in range(0, len(letters), size)]
+    assert parts.asked == [(OTHER, piece, len(piece), 7.0, 107.0) for piece in pieces]
+
+
+def test_part_without_an_answer_is_one_to_every_later_command_and_the_earlier_ones_keep_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("leasehold._backends.redis.asyncio_wire.PART", 2)
+    commands = [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
+    parts: Any = Parts(2)
+    answers = asyncio.run(AsyncioRequest(parts, NODE, commands, 7.0, 107.0).perform())
+    assert answers == ["answer a", "answer b", *[parts.error] * 5]
+    assert len(parts.asked) == 2, "the rest would be sent into the same silence"
+    first: Any = Parts(1)
+    with pytest.raises(OutcomeUnknown, match="silent"):
+        asyncio.run(AsyncioRequest(first, NODE, commands, 7.0, 107.0).perform())
 
 
 def test_subscription_that_came_too_late_for_its_caller_is_closed(world: World) -> None:

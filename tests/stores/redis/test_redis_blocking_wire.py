@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -21,7 +22,7 @@ from leasehold.errors import BackendUnavailable, ClientClosed, ConfigurationErro
 from tests.stores.support import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 NODE, OTHER = Node("h"), Node("i")
 
@@ -235,6 +236,95 @@ def test_connection_that_does_not_open_says_why(dialer: Dialer, fails: Exception
     dialer.fails = fails
     with pytest.raises(kind):
         connected(dialer)
+
+
+def test_connection_that_rested_waits_for_its_answer_again(dialer: Dialer) -> None:
+    """Looking at it made its socket one that waits for nothing."""
+    driver: Any = dialer
+    wire = BlockingWire(driver, ThreadRuntime(), "redis://x")
+    first = run(wire._open(NODE, math.inf))
+    wire.give_back(first)
+    (end,) = dialer.ends
+
+    def answer() -> None:
+        for number in (1, 2):
+            assert end.recv(10) == b"ask"
+            eventually(lambda: is_waiting(asking))
+            end.sendall(b":%d\r\n" % number)
+
+    answering, asking = threading.Thread(target=answer), threading.current_thread()
+    answering.start()
+    assert run(wire.exchange(NODE, b"ask", 1, 30.0)) == [1]
+    first.used_at -= FRESH + 0.1
+    assert run(wire.exchange(NODE, b"ask", 1, 30.0)) == [2]
+    answering.join()
+    assert len(dialer.ends) == 1
+    run(wire.close())
+
+
+class Secure(ssl.SSLSocket):
+    """A socket with TLS as far as its limits and what has arrived matter."""
+
+    def __init__(self, *arrived: bytes | Exception) -> None:
+        self.arrived = list(arrived)
+        self.limits: list[float | None] = []
+
+    def settimeout(self, value: float | None) -> None:
+        self.limits.append(value)
+
+    def setblocking(self, flag: bool) -> None:
+        self.limits.append(None if flag else 0.0)
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        assert (buflen, flags) == (1, 0), "TLS can look at nothing without taking it"
+        arrived = self.arrived.pop(0)
+        if isinstance(arrived, Exception):
+            raise arrived
+        return arrived
+
+
+@pytest.mark.parametrize(
+    ("arrived", "is_quiet"),
+    [(ssl.SSLWantReadError(), True), (b"x", False), (b"", False), (ssl.SSLError("bad record"), False)],
+)
+def test_connection_with_tls_is_looked_at_and_limited_by_python_itself(
+    dialer: Dialer, arrived: bytes | Exception, is_quiet: bool
+) -> None:
+    connection, _ = connected(dialer)
+    plain, secure = connection._socket, Secure(arrived)
+    connection._socket, connection._tick = secure, -1.0
+    for seconds in (2.0, 3.0, 0.0, 4.0):
+        connection.set_timeout(seconds)
+    assert secure.limits == [2.0, None, 4.0], "3 s are waited for in steps of 2 s; 0 is for ever"
+    assert connection.is_quiet() is is_quiet
+    assert secure.limits[-1] == 0.0
+    assert connection.timeout == -1.0, "it has to be set again"
+    connection._socket = plain
+
+
+def test_every_end_of_a_connection_names_its_store(dialer: Dialer) -> None:
+    ended: list[OutcomeUnknown] = []
+
+    def fail(step: Callable[[], object]) -> None:
+        with pytest.raises(OutcomeUnknown) as caught:
+            step()
+        ended.append(caught.value)
+
+    connection, end = connected(dialer, 0.01)
+    fail(connection.feed)
+    end.sendall(b":1\r\n")
+    connection.used_at -= 1.0
+    fail(lambda: connection.exchange(b"ask", 2))
+    end.shutdown(socket.SHUT_WR)
+    fail(connection.feed)
+    connection.interrupt()
+    fail(lambda: connection.send(b"ask"))
+    connection.close()
+    fail(connection.feed)
+    assert [error.backend for error in ended] == ["redis://x"] * 5
+    words = ["did not answer within 0.01 s"] * 2 + ["closed the connection", "broke while sending", "connection broke"]
+    for error, said in zip(ended, words, strict=True):
+        assert said in str(error)
 
 
 # --- messages
@@ -491,6 +581,35 @@ def test_request_on_an_open_connection_can_be_sent_now_and_collected_later(wire:
     assert wire.wire._take(NODE) is None, "it is still in use"
     assert request.receive() == ([1, 2, 3],)
     assert wire.wire._take(NODE) is connection
+
+
+@pytest.mark.parametrize(("left", "limit"), [(math.inf, 2.0), (0.5, 0.5), (60.0, 2.0)])
+def test_request_that_is_collected_later_has_as_long_as_its_caller(wire: Wire, left: float, limit: float) -> None:
+    idle(wire, 1)
+    request: Any = wire.wire.request(NODE, [b"a"], 2.0, wire.runtime.now() + left)
+    request.send()
+    assert wire.made[0].limits == [pytest.approx(limit, abs=0.1)]
+
+
+def test_new_connection_is_waited_for_as_long_as_its_caller_has(wire: Wire) -> None:
+    asked: list[tuple[Node, float]] = []
+
+    class Openings:
+        async def open(self, connect: Any, give_back: object, until: float) -> Connection:
+            assert give_back == wire.wire.give_back
+            made: Connection = connect()
+            asked.append((made.node, until))
+            made.answers = [OutcomeUnknown("silent")]
+            return made
+
+    wire.wire._openings = Openings()
+    until = wire.runtime.now() + 60.0
+    with pytest.raises(OutcomeUnknown):
+        wire.ask(OTHER, until=until)
+    run(wire.wire.subscribe(NODE, print, print, until))
+    with pytest.raises(OutcomeUnknown):
+        run(wire.wire.request(NODE, [b"a"], 2.0, until).perform())
+    assert asked == [(OTHER, until), (NODE, until), (NODE, until)]
 
 
 def test_request_whose_connection_broke_drops_the_idle_ones(wire: Wire) -> None:

@@ -249,6 +249,32 @@ def test_connection_that_opens_after_its_client_was_closed_is_closed(world: Worl
         assert listener.sources == {}
 
 
+def test_connection_that_is_lost_while_it_opens_is_closed_and_not_relied_on(world: World) -> None:
+    listener = world.listener()
+    world.plan = [lambda: listener._lost(ONE, listener.sources[ONE])]
+    assert listen(listener) == ""
+    assert world.links[0].is_closed
+    assert world.links[0].sent == [], "nothing is subscribed to there"
+    assert listener.sources == {}
+    assert listen(listener) == f"g{CHANNEL}", "the next waiter opens another one"
+
+
+def test_connection_that_another_waiter_opened_and_lost_at_once_is_not_subscribed_on(world: World) -> None:
+    listener = world.listener()
+    source, _ = listener._reserve(ONE)
+    link = Link(print, print)
+
+    def is_open_and_lost() -> None:
+        source.subscription = link
+        listener._lost(ONE, source)
+        source.opened.set()
+
+    world.plan = [is_open_and_lost]
+    assert listen(listener) == ""
+    assert link.sent == []
+    assert world.links == [], "it is left to the next waiter, which has its own time"
+
+
 def test_connection_that_breaks_while_it_is_subscribed_on_is_given_up(world: World) -> None:
     listener = world.listener()
     listen(listener)

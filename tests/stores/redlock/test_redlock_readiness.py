@@ -7,12 +7,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from redis import ResponseError
 
 from leasehold._backends.redis.calls import pack
 from leasehold._backends.redis.wire import Node as Address
 from leasehold._backends.redlock.calls import Calls
 from leasehold._backends.redlock.node import MISSES, Node
-from leasehold._backends.redlock.nodes import HARD, IDLE, PROBE_EVERY, SOFT, Nodes
+from leasehold._backends.redlock.nodes import HARD, IDLE, LOOK_AGAIN, PROBE_EVERY, SOFT, Nodes
 from leasehold._backends.redlock.scripts import NAMES, script
 from leasehold._backends.redlock.undelivered import Undelivered
 from leasehold._backends.redlock.wire import SILENCE_LIMIT
@@ -316,8 +317,9 @@ def test_one_server_under_two_names_is_refused_as_long_as_it_answers_under_both(
 
 def test_replica_is_refused_with_the_address_of_its_primary(store: Store) -> None:
     store.wires[0].role = b"slave"
-    with pytest.raises(BackendRejected, match=r"h:0 is a replica of 10\.0\.0\.9:7"):
+    with pytest.raises(BackendRejected, match=r"h:0 is a replica of 10\.0\.0\.9:7") as refused:
         run(store.nodes.connect(store.nodes.all[0]))
+    assert refused.value.backend == "h:0"
     assert not store.nodes.all[0].is_up
 
 
@@ -330,6 +332,115 @@ def test_scripts_are_sent_to_a_node_that_lacks_any(store: Store, missing: int | 
     loads = [payload for payload in wire.sent if b"LOAD" in payload]
     assert len(loads) == (0 if missing is None else 1)
     assert all(payload.count(b"LOAD") == len(NAMES) for payload in loads)
+
+
+def test_node_that_was_restarted_is_known_by_its_new_process_and_begins_without_misses(store: Store) -> None:
+    store.ready()
+    node, wire = store.nodes.all[1], store.wires[1]
+    node.failed(AWAY)
+    node.missed()  # a late answer of a call from before
+    wire.run_id, wire.is_ready = b"another", False
+    run(store.nodes.connect(node))
+    assert (node.run_id, node.misses, node.failure) == ("another", 0, None)
+    store.wires[0].run_id = b"another"
+    store.nodes.all[0].failed(AWAY)
+    run(store.nodes.connect(store.nodes.all[0]))
+    with pytest.raises(BackendRejected, match="h:0 and h:1 are one and the same server") as refused:
+        store.ready()
+    assert refused.value.backend == "redlock://x"
+
+
+def test_node_that_may_not_say_which_scripts_it_has_gets_all(store: Store) -> None:
+    wire: Any = store.wires[0]
+    wire.scripts = ResponseError("NOPERM no permission to run 'script|exists'")
+    run(store.nodes.connect(store.nodes.all[0]))
+    (loads,) = [payload for payload in wire.sent if b"LOAD" in payload]
+    assert loads.count(b"LOAD") == len(NAMES)
+    assert store.nodes.all[0].is_up
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_error_of_an_introduction_names_its_node_and_leaves_it_out(store: Store, place: int) -> None:
+    wire, node = store.wires[2], store.nodes.all[2]
+    replies: list[list[Any]] = [
+        [b"role:master\r\n"] if place else [ResponseError("NOAUTH Authentication required.")],
+        [[1] * len(NAMES), ResponseError("NOAUTH Authentication required.")],
+    ]
+
+    async def exchange(*_: Any, **__: Any) -> list[Any]:
+        return replies.pop(0)
+
+    wire.exchange = exchange  # type: ignore[method-assign]
+    with pytest.raises(BackendRejected) as refused:
+        run(store.nodes.connect(node))
+    assert refused.value.backend == "h:2"
+    assert node.failure is refused.value
+    assert (node.run_id, node.opening) == (None, False)
+
+
+def test_majority_cannot_come_when_half_of_an_even_number_of_nodes_refuses() -> None:
+    four = Store(4)
+    for wire in four.wires[:2]:
+        wire.fails = NO
+    with pytest.raises(BackendRejected, match="2 of 4 nodes are not there, and 3 are needed: NOAUTH") as refused:
+        four.ready()
+    assert refused.value.backend == "redlock://x"
+    for worker in four.runtime.workers:
+        worker.close()
+
+
+def test_node_that_comes_wakes_the_call_that_waits_for_it_at_once(store: Store) -> None:
+    for node in store.nodes.all[:2]:
+        node.opening = True
+    began = store.runtime.time
+
+    def comes() -> None:
+        store.nodes.all[0].opening = False
+        run(store.nodes.connect(store.nodes.all[0]))
+
+    store.runtime.plan = [comes]
+    store.ready()
+    assert store.runtime.time == began
+    assert store.runtime.waits == [pytest.approx(LOOK_AGAIN)], "another caller may take the news first"
+
+
+def test_node_that_does_not_come_wakes_it_too(store: Store) -> None:
+    """Else it would wait its whole time for a majority that nobody connects to any more."""
+    for node in store.nodes.all[:2]:
+        node.opening = True
+    store.wires[0].fails = store.wires[1].fails = AWAY
+
+    def fails() -> None:
+        for node in store.nodes.all[:2]:
+            node.opening = False
+            with pytest.raises(BackendUnavailable):
+                run(store.nodes.connect(node))
+
+    store.runtime.plan = [fails]
+    began = store.runtime.time
+    with pytest.raises(BackendUnavailable, match="2 of 3 nodes are not there"):
+        store.ready()
+    assert store.runtime.time == began
+
+
+def test_errors_of_all_nodes_together_name_the_store(store: Store) -> None:
+    for wire in store.wires:
+        wire.fails = AWAY
+    with pytest.raises(BackendUnavailable) as missing:
+        store.ready()
+    with pytest.raises(BackendUnavailable) as late:
+        run(store.nodes.poll(CALLS.look(["leasehold:x"]), all, 2.0, store.runtime.time))
+    store.nodes.is_closed = True
+    with pytest.raises(ClientClosed) as closed:
+        store.ready()
+    assert [caught.value.backend for caught in (missing, late, closed)] == ["redlock://x"] * 3
+    node: Any = store.nodes.all[0]
+    node.failed(OSError("no route"))
+    assert node.failure.backend == "h:0"
+    node.failure = None
+    for _ in range(MISSES):
+        node.missed()
+    assert node.failure.backend == "h:0"
 
 
 # --- requests
@@ -451,7 +562,8 @@ def test_close_waits_for_connections_that_are_being_made_and_not_for_ever(store:
 
     store.runtime.plan = [is_made] * 10_000
     run(store.nodes.close())
-    assert len(closed_at) >= 1
+    assert closed_at[0] == store.runtime.time, "and no longer"
+    assert store.runtime.time < began + 1.1
     assert store.wires[0].is_closed
     other.nodes.all[0].opening = True
     run(other.nodes.close())
@@ -505,6 +617,8 @@ def test_node_that_is_back_gets_what_it_missed_with_the_texts_of_the_scripts(sto
     probe(store)
     assert wire.sent == [b"".join(call.whole for call in calls)]
     assert not node.undelivered
+    assert wire.opened == 1, "its connection was open"
+    assert store.runtime.limits[-1] == pytest.approx(HARD), "a probe has time: no caller waits for it"
 
 
 def test_node_that_a_call_lost_is_looked_after_although_no_other_call_comes(store: Store) -> None:

@@ -16,7 +16,14 @@ from leasehold._backends.redis.blocking_wire import FRESH
 from leasehold._backends.redis.wire import Dialer
 from leasehold._backends.redis.wire import Node as Address
 from leasehold._backends.redlock.asyncio_wire import AsyncioWire
-from leasehold._backends.redlock.blocking_wire import MOST_IDLE, BlockingWire, NodeConnection, Pending, _Hurried
+from leasehold._backends.redlock.blocking_wire import (
+    LOOK_EVERY,
+    MOST_IDLE,
+    BlockingWire,
+    NodeConnection,
+    Pending,
+    _Hurried,
+)
 from leasehold._backends.redlock.calls import Calls
 from leasehold._backends.redlock.node import MISSES, Node
 from leasehold._backends.redlock.undelivered import Undelivered
@@ -274,6 +281,205 @@ def test_idle_connection_with_an_answer_that_has_come_is_used_again(one: OneNode
     assert one.taken() is connection
 
 
+def test_new_connection_has_the_time_of_an_answer_and_its_opening_half_of_what_the_caller_has(one: OneNode) -> None:
+    made: list[Any] = []
+    plain = one.lines.connection
+
+    def with_limits(*words: object) -> Any:
+        made.append(plain(*words))
+        made[-1].socket_timeout = made[-1].socket_connect_timeout = 9.0
+        return made[-1]
+
+    one.lines.connection = with_limits  # type: ignore[method-assign]
+    assert one.wire.take(one.node).timeout == 5.0
+    assert (made[0].socket_connect_timeout, made[0].socket_timeout) == (9.0, 9.0), "nobody is in a hurry"
+    assert one.wire.take(one.node, time.monotonic() + 4.0).timeout == 5.0
+    for limit in (made[1].socket_connect_timeout, made[1].socket_timeout):
+        assert limit == pytest.approx(2.0, abs=0.5)
+    request: Any = one.wire.request(one.node, LOOK, time.monotonic() + 8.0)
+    request.send()
+    assert made[2].socket_timeout == pytest.approx(4.0, abs=0.5)
+    assert request.fileno() == made[2]._sock.fileno()
+
+
+def test_call_of_several_parts_is_answered_by_the_last_one_and_the_next_call_by_its_own(one: OneNode) -> None:
+    both = CALLS.vote(CLAIM, 8).after(CALLS.raise_fence(CLAIM.key, 7))
+    request: Any = one.wire.request(one.node, both, math.inf)
+    request.send()
+    request.send_after(release(8).after(CALLS.raise_fence(CLAIM.key, 9)))
+    following: Any = one.wire.request(one.node, LOOK, math.inf)
+    one.says(b":7\r\n")
+    assert request.receive() is None, "that is the fence"
+    one.says(b":1\r\n")
+    assert request.receive() == (1,)
+    request.finish()
+    following.send()
+    assert len(one.lines.ends) == 1
+    one.says(b":2\r\n:3\r\n")
+    assert following.receive() is None, "these are the answers to the clean-up"
+    one.says(b":4\r\n")
+    assert following.receive() == (4,)
+
+
+def test_text_that_was_asked_for_again_is_answered_anew_part_by_part(one: OneNode) -> None:
+    both = CALLS.vote(CLAIM, 8).after(CALLS.raise_fence(CLAIM.key, 7))
+    request: Any = one.wire.request(one.node, both, math.inf)
+    request.send()
+    one.says(b":7\r\n" + NOSCRIPT)
+    assert request.receive() is None
+    one.says(b":70\r\n:10\r\n")
+    assert request.receive() == (10,)
+    assert not one.taken().has_pending
+
+
+def silent_and_used(one: OneNode) -> tuple[NodeConnection, NodeConnection]:
+    """An idle connection that has fallen silent, and one that was used just now."""
+    silent, used = one.taken(), one.taken()
+    late = release(1)
+    silent.start(Pending(late, 1), late.short)
+    silent._pending[0].sent -= SILENCE_LIMIT + 0.1
+    one.wire._idle.append(silent)
+    one.wire._taken.discard(silent)
+    return silent, used
+
+
+def test_idle_connections_are_looked_at_now_and_then_and_not_after_every_call(one: OneNode) -> None:
+    silent, used = silent_and_used(one)
+    one.wire._look_at = used.used_at
+    one.wire.give_back(used)
+    assert list(one.wire._idle) == [silent, used], "it is not yet time to look"
+    assert one.taken() is used
+    used.used_at += 0.001
+    one.wire.give_back(used)
+    assert list(one.wire._idle) == [used], "nobody would have taken the silent one"
+    assert one.wire._look_at == used.used_at + LOOK_EVERY
+    assert len(one.undelivered) == 1
+
+
+def test_only_connection_that_is_idle_is_left_to_the_next_call(one: OneNode) -> None:
+    connection = one.taken()
+    connection.start(Pending(LOOK, 1), LOOK.short)
+    connection._pending[0].sent -= SILENCE_LIMIT + 0.1
+    one.wire.give_back(connection)
+    assert list(one.wire._idle) == [connection]
+    assert one.wire._look_at == 0.0
+
+
+class Secure:
+    """A socket with TLS that has read ahead: what is pending there makes no descriptor readable."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = list(pieces)
+
+    def recv(self, _: int) -> bytes:
+        return self.pieces.pop(0)
+
+    def pending(self) -> int:
+        return sum(map(len, self.pieces))
+
+
+def test_all_that_tls_has_read_ahead_is_taken_at_once(one: OneNode) -> None:
+    connection = one.taken()
+    answers = [Pending(None, 1) for _ in range(3)]
+    for pending in answers:
+        connection.start(pending, b"ask")
+    plain: Any = connection._socket
+    secure: Any = Secure(b":1\r\n:", b"2\r", b"\n:3\r\n")
+    connection._socket = secure
+    connection._secure = True
+    connection.read()
+    connection._socket = plain
+    assert [pending.replies for pending in answers] == [[1], [2], [3]]
+    assert not connection.has_pending
+
+
+def test_late_answers_are_read_to_the_last_one_however_long_they_are(one: OneNode) -> None:
+    connection = one.taken()
+    for count in (4000, 4000):
+        connection.used_at = 0.0
+        connection.start(Pending(None, count), b"ask")
+        assert connection.used_at > 0.0, "it was used just now"
+    one.says(b":1\r\n" * 8000)
+    assert connection.catch_up()
+    assert not connection.has_pending
+
+
+def owes(one: OneNode, call: Any) -> NodeConnection:
+    """An idle connection whose answer is later than a call waits."""
+    connection = one.taken()
+    connection.start(Pending(call, 1), call.short)
+    connection._pending[0].sent -= 5.1
+    connection.used_at -= FRESH + 0.1
+    one.wire.give_back(connection)
+    return connection
+
+
+def test_connection_that_broke_while_its_answer_was_late_is_replaced_and_costs_no_call(one: OneNode) -> None:
+    broken = owes(one, release(1))
+    one.lines.ends[0].close()
+    connection = one.taken()
+    assert connection is not broken
+    assert broken._socket.fileno() == -1
+    assert len(one.undelivered) == 1
+    assert one.wire._taken == {connection}
+    assert one.node.failure is None
+    assert one.node.misses == 0
+
+
+def test_connection_whose_late_answers_were_being_read_at_an_interruption_is_closed(
+    one: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torn = owes(one, release(1))
+
+    def interrupted(_: NodeConnection) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NodeConnection, "catch_up", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        one.taken()
+    assert torn._socket.fileno() == -1
+    assert len(one.undelivered) == 1
+    assert not one.wire._taken
+    assert not one.wire.is_ready
+
+
+def test_connection_of_a_node_that_is_left_out_for_late_answers_is_kept_for_them(one: OneNode) -> None:
+    connection = owes(one, release(1))
+    one.node.misses = MISSES - 1
+    with pytest.raises(BackendUnavailable, match="does not answer"):
+        one.taken()
+    assert list(one.wire._idle) == [connection]
+    assert not one.wire._taken
+    assert connection._socket.fileno() != -1
+    assert len(one.undelivered) == 0, "it may still answer"
+
+
+def test_connection_that_rested_is_given_the_time_of_an_answer_again(one: OneNode) -> None:
+    connection = one.taken()
+    connection.used_at -= FRESH + 0.1
+    one.wire.give_back(connection)
+    assert one.taken() is connection
+    assert connection.timeout == 5.0, "looking at it made it wait for nothing"
+
+
+def test_exchange_waits_longer_than_a_call_and_for_each_of_its_replies(
+    one: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = [b":1\r\n:", b"2\r\n", b":3\r\n"]
+    read, limits = NodeConnection.read, list[float]()
+
+    def piece_by_piece(connection: NodeConnection) -> None:
+        limits.append(connection.timeout)
+        one.says(pieces.pop(0))
+        read(connection)
+
+    monkeypatch.setattr(NodeConnection, "read", piece_by_piece)
+    assert run(one.wire.exchange(b"ask", 3)) == [1, 2, 3]
+    assert limits == [SILENCE_LIMIT] * 3
+    connection = one.taken()
+    assert (connection.timeout, connection.has_pending) == (5.0, False)
+
+
 def test_connection_that_was_interrupted_while_sending_is_torn(one: OneNode) -> None:
     def interrupted(_: bytes) -> None:
         raise KeyboardInterrupt
@@ -371,10 +577,12 @@ class Line:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
         self.limits: list[float] = []
+        self.counts: list[int] = []
         self.answers: list[asyncio.Future[list[Any]]] = []
 
-    def call(self, payload: bytes, _: int, timeout: float) -> asyncio.Future[list[Any]]:
+    def call(self, payload: bytes, count: int, timeout: float) -> asyncio.Future[list[Any]]:
         self.sent.append(payload)
+        self.counts.append(count)
         self.limits.append(timeout)
         self.answers.append(asyncio.get_running_loop().create_future())
         return self.answers[-1]
@@ -440,6 +648,78 @@ def test_text_of_the_script_is_sent_once_on_the_same_connection() -> None:
             await task
         assert len(one.line.sent) == 2
         assert not one.wire.has_pending
+
+    on_a_loop(body)
+
+
+def test_call_of_several_parts_waits_for_so_many_replies_also_with_its_texts() -> None:
+    both = CALLS.vote(CLAIM, 8).after(CALLS.raise_fence(CLAIM.key, 7))
+    clean_up = release(8).after(CALLS.raise_fence(CLAIM.key, 9)).after(CALLS.raise_fence(CLAIM.key, 10))
+
+    async def body(one: OneAsyncNode) -> None:
+        request, task = one.ask(both)
+        await turns()
+        request.send_after(clean_up)
+        await one.answer(0, 7, ResponseError("NOSCRIPT"))
+        await one.answer(1, 0, ResponseError("NOSCRIPT"), 0)
+        assert one.line.sent == [both.short, clean_up.short, both.whole, clean_up.whole]
+        assert one.line.counts == [2, 3, 2, 3]
+        await one.answer(2, 7, 1)
+        assert await task == 1, "the answer to the last part"
+        await one.answer(3, ResponseError("NOSCRIPT"), ResponseError("NOSCRIPT"), ResponseError("NOSCRIPT"))
+        assert len(one.line.sent) == 4, "a node that forgets at once would be asked for ever"
+        assert not one.wire.has_pending
+
+    on_a_loop(body)
+
+
+def test_text_of_the_script_is_not_sent_on_a_connection_that_is_over() -> None:
+    async def body(one: OneAsyncNode) -> None:
+        _, task = one.ask()
+        await turns()
+        one.line.close()
+        await one.answer(0, ResponseError("NOSCRIPT"))
+        with pytest.raises(BackendRejected):
+            await task
+        assert one.line.sent == [LOOK.short]
+
+    on_a_loop(body)
+
+
+def test_error_that_a_node_answers_names_the_node_on_threads_and_on_asyncio(one: OneNode) -> None:
+    request: Any = one.wire.request(one.node, LOOK, math.inf)
+    request.send()
+    one.says(b"-NOPERM this user has no permissions\r\n")
+    with pytest.raises(BackendRejected) as on_threads:
+        request.receive()
+    assert on_threads.value.backend == "h:6379"
+    assert one.node.failure is None, "it answers"
+
+    async def body(other: OneAsyncNode) -> None:
+        _, task = other.ask()
+        await turns()
+        await other.answer(0, ResponseError("NOPERM this user has no permissions"))
+        with pytest.raises(BackendRejected) as on_asyncio:
+            await task
+        assert on_asyncio.value.backend == "h:6379"
+        assert other.node.failure is None
+
+    on_a_loop(body)
+
+
+def test_clean_up_whose_answer_was_cancelled_may_not_have_arrived() -> None:
+    async def body(one: OneAsyncNode) -> None:
+        request, task = one.ask(release(1))
+        await turns()
+        request.send_after(release(2))
+        for answer in one.line.answers:
+            answer.cancel()
+        await turns()
+        with pytest.raises(BackendUnavailable):
+            await task
+        assert len(one.node.undelivered) == 2
+        assert not one.wire.has_pending
+        assert one.node.failure is not None
 
     on_a_loop(body)
 
