@@ -297,6 +297,16 @@ def test_an_error_of_the_application_is_its_own_and_the_key_is_free() -> None:
     play(Door(START, error), scene)
 
 
+@pytest.mark.parametrize(("answered", "writes"), [(201, 2), (503, 2)])
+def test_the_end_of_a_response_is_recorded_once_and_its_key_is_given_back_once(answered: int, writes: int) -> None:
+    async def scene(door: Door) -> None:
+        assert status(await door.ask()) == answered
+        calls = door.store.faults.calls
+        assert (calls.count("write"), calls.count("release"), calls[-1]) == (writes, 1, "release")
+
+    play(Door({**START, "status": answered}, end(b"x")), scene)
+
+
 def test_the_key_is_free_before_the_caller_has_its_response() -> None:
     async def scene(door: Door) -> None:
         free: list[bool] = []
