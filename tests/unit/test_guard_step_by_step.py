@@ -103,9 +103,9 @@ def test_a_holder_passes_mysql_where_none_came_later(token: Token, row: tuple[An
     run(mysql.raise_fence(wire, token))
     assert not set(ENDED) & set(wire.statements)
     (written,) = [values for statement, values in wire.asked if statement.strip().startswith("INSERT")]
-    assert written["resource"] == "res".encode().hex()
+    assert written["resource"] == b"res".hex()
     assert written["fence"] == 10
-    assert written["lock"] == (None if token.lock is None else "ns:lock".encode().hex())
+    assert written["lock"] == (None if token.lock is None else b"ns:lock".hex())
     if not token.shared:
         assert wire.rule() == (1, -1, token.grant)
 
@@ -256,7 +256,9 @@ def test_the_guard_of_mysql_needs_a_transaction_and_a_table_that_has_them() -> N
     elsewhere = Mysql()
     elsewhere.answers["INSERT INTO `shop`.leasehold_guard"] = Answer([], 1)
     run(mysql.raise_fence(elsewhere, WRITER, schema="shop"))
-    assert [each for each in elsewhere.statements if "leasehold_guard" in each and "`shop`.leasehold_guard" not in each] == []
+    assert [
+        each for each in elsewhere.statements if "leasehold_guard" in each and "`shop`.leasehold_guard" not in each
+    ] == []
 
 
 def test_an_error_of_mysql_in_the_guard_ends_the_transaction_and_says_what_to_do() -> None:
@@ -286,7 +288,7 @@ class Postgres(ScriptedWire):
             postgresql._SEEN[self.driver] = home
 
 
-def passed(touched: int = 0, fences: str = "{}", was_here: bool = False) -> Answer:  # noqa: FBT001 - as the row has it
+def passed(touched: int = 0, fences: str = "{}", was_here: bool = False) -> Answer:
     return rows((touched, fences, was_here, "set"))
 
 
@@ -400,9 +402,7 @@ def test_the_table_of_postgresql_is_made_by_one_transaction_and_known_only_after
 def test_no_table_of_postgresql_is_made_after_a_read_or_where_there_is_no_place_for_it() -> None:
     late = Postgres(found(touched=1), home=None)
     refusal(late, WRITER, ConfigurationError, "had used other tables before guard")
-    trusting = Postgres(
-        found(touched=1), rows(), found(), rows(), rows(), passed(2, '{"": null}'), home=None
-    )
+    trusting = Postgres(found(touched=1), rows(), found(), rows(), rows(), passed(2, '{"": null}'), home=None)
     run(postgresql.raise_fence(trusting, WRITER, trust_earlier_reads=True))
     nowhere = Postgres(found(current=None), rows(), found(current=None), home=None)
     refusal(nowhere, WRITER, ConfigurationError, r"`leasehold schema guard`")
