@@ -143,6 +143,17 @@ def test_a_request_without_one_good_key_is_refused_and_told(headers: Any) -> Non
     play(Door(), scene)
 
 
+def test_requests_of_one_route_share_their_keys_whatever_their_paths() -> None:
+    async def scene(door: Door) -> None:
+        for path in ("/charges/1", "/charges/2"):
+            assert status(await door.ask(path=path)) == 201
+        assert [scope["path"] for scope in door.scopes] == ["/charges/1"]
+        assert status(await door.ask(path="/refunds/1")) == 201
+        assert len(door.scopes) == 2
+
+    play(Door(START, end(), route=lambda scope: scope["path"].split("/")[1]), scene)
+
+
 # --- the request
 
 
@@ -151,10 +162,12 @@ def test_a_request_without_one_good_key_is_refused_and_told(headers: Any) -> Non
     [
         ([part(b"12345")], 201, 0),
         ([part(b"123", more=True), part(b"45")], 201, 0),
+        ([part(b"12345", more=True), part(b"")], 201, 0),
+        ([part(b"12345", more=True), part(b"6")], 413, 0),
         ([part(b"123456")], 413, 0),
         ([part(b"123", more=True), part(b"456", more=True), part(b"7" * 100)], 413, 1),
     ],
-    ids=["just", "just in parts", "one more", "more in parts"],
+    ids=["just", "just in parts", "just and nothing", "just and one", "one more", "more in parts"],
 )
 def test_a_body_may_be_as_large_as_was_said_and_of_a_larger_one_no_more_is_read(
     parts: list[Any], found: int, unread: int
