@@ -10,6 +10,7 @@ import pytest
 
 from leasehold import IdempotencyMiddleware, events
 from leasehold._patterns.idempotency_asgi import _plain_extensions, _refusal
+from leasehold._patterns.idempotency_states import Begin
 from leasehold.errors import (
     AttemptExpired,
     BackendUnavailable,
@@ -371,6 +372,25 @@ def test_what_a_caller_is_told_that_is_refused(error: Exception, status: int, ti
     answer = _refusal(error)
     assert (answer.status, json.loads(answer.body)["title"]) == (status, title)
     assert dict(answer.headers).get(b"retry-after") == after
+
+
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "overtaken"])
+def test_a_request_that_cannot_begin_any_more_is_answered_and_not_carried_out(
+    monkeypatch: pytest.MonkeyPatch, is_closed: bool
+) -> None:
+    async def overtaken(*_: object) -> Begin:
+        return Begin.TAKEN
+
+    async def scene(door: Door) -> None:
+        if is_closed:
+            await door.client.close()
+        else:
+            monkeypatch.setattr(door.middleware._keys, "_begin", overtaken)
+        sent = await door.ask()
+        assert (status(sent), json.loads(body(sent))["title"]) == (503, "Idempotency not available")
+        assert door.scopes == []
+
+    play(Door(START, end()), scene)
 
 
 def test_a_vanished_request_is_not_repeated_where_that_was_asked_for() -> None:
