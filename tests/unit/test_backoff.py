@@ -119,6 +119,25 @@ def test_on_an_event_loop_it_lets_others_run() -> None:
     assert asyncio.run(main()) == ([0, 1, 2], True)
 
 
+def test_on_an_event_loop_each_pause_is_the_next_one_and_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(pause: float) -> None:
+        slept.append(pause)
+
+    async def main(backoff: Backoff) -> list[int]:
+        return [attempt async for attempt in backoff]
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    assert asyncio.run(main(Backoff((0.01, 0.02), factor=2, longest=0.07, jitter="none", tries=6))) == list(range(6))
+    assert slept == [0.01, 0.02, 0.04, 0.07, 0.07]
+    slept.clear()
+    draws = iter([0.5, 0.25, 0.0])
+    monkeypatch.setattr("leasehold._runtimes.randomness.jitter", lambda: next(draws))
+    assert asyncio.run(main(Backoff((8, 4), longest=8, jitter="full", tries=3))) == [0, 1, 2]
+    assert slept == [4, 1]
+
+
 def test_there_is_one_piece() -> None:
     from leasehold._core import backoff
 

@@ -36,6 +36,16 @@ def released(client: Client) -> list[float]:
     return untils
 
 
+@pytest.mark.parametrize("label", ["", "billing", None])
+def test_a_client_goes_by_the_label_that_it_was_given_and_an_empty_one_is_a_label(label: str | None) -> None:
+    store = ManualStore()
+    with store.connect(label=label) as client, client.lock("x").hold():
+        state = client.inspect("x")
+        assert state is not None
+        shown = state.holdings[0].holder.label
+        assert shown == label if label is not None else shown
+
+
 @pytest.mark.parametrize(("options", "until"), [({}, 5.0), ({"timeout": 3}, 3.0), ({"timeout": "200ms"}, 0.2)])
 def test_closing_with_release_gives_back_within_the_time_that_it_was_given(
     options: dict[str, Any], until: float

@@ -696,3 +696,17 @@ def test_what_the_program_has_released_is_not_told_of_as_held_at_the_end(looks: 
     assert ["'held'" in str(each.message) and "parked" not in str(each.message) for each in warned] == [True]
     assert looks.seen == ([] if way == "close" else [events.Dropped("held", 7)])
     assert parked.state is held.state is State.LOST
+
+
+def test_what_was_released_before_the_keeper_learns_that_it_was_dropped_is_nobodys_news(looks: Looks) -> None:
+    leases = [looks.lease(name, fence=fence) for name, fence in (("a", 11), ("b", 12), ("c", 13))]
+    looks.runtime.perform()
+    known = [looks.keeper._known[lease.number] for lease in leases]
+    assert looks.keeper.begin_release(leases[0])
+    looks.keeper._dropped.extend(known[:2])  # as their finalizers do, at whatever moment
+    with pytest.warns(ResourceWarning, match="fence 12") as warned:
+        looks.look()
+    assert looks.seen == [events.Dropped("b", 12)]
+    assert len(warned) == 1
+    assert looks.keeper.tenures() == [leases[2]]
+    assert not looks.keeper._dropped

@@ -444,3 +444,37 @@ def test_a_name_is_shown_as_the_kind_of_lock_that_its_holders_have_and_what_cool
     for door in doors.values():
         state = run(door.backend.inspect("ns:x"))
         assert state is None or (state.mode, state.holdings) == (Mode.EXCLUSIVE, ()), "only the waiter is left"
+
+
+def test_a_second_pause_takes_the_row_of_the_first_away_before_it_puts_its_own() -> None:
+    """Where rows are in a table, two of one owner would both be found, and one order would end only one of them."""
+    rows, _ = local_rows()
+    notes: list[Any] = []
+
+    class Noted:
+        key, now, changed = rows.key, rows.now, False
+
+        def __init__(self) -> None:
+            self.kept: list[Any] = []
+
+        def of_owner(self, owner: str) -> list[Any]:
+            return [row for row in self.kept if row.claim.owner == owner]
+
+        def insert(self, row: Any) -> None:
+            notes.append(("insert", row.claim.holder.reason, row.expires - self.now))
+            self.kept.append(row)
+
+        def delete(self, row: Any) -> None:
+            notes.append(("delete", row.claim.holder.reason))
+            self.kept.remove(row)
+
+    table: Any = Noted()
+    assert not pauses.resume(table)
+    assert not table.changed
+    pauses.pause(table, Holder("h", 1, "ana", "moving"), 90.0)
+    pauses.pause(table, Holder("h", 2, "ben", "still moving"), 40.0)
+    assert notes == [
+        ("insert", "moving", pytest.approx(90)), ("delete", "moving"), ("insert", "still moving", pytest.approx(40)),
+    ]  # fmt: skip
+    assert pauses.resume(table)
+    assert (table.kept, table.changed) == ([], True)

@@ -496,7 +496,10 @@ async def test_a_renewal_that_is_refused_for_its_outdated_fence_ends_nothing(sce
     await second.renew()  # from now on the store refuses the fence before
     (answer,) = scene.store.memory.renew([old])
     assert isinstance(answer, Loss)
+    assert second._tenure.due > scene.store.clock.now()
     await keeper.renewals.renew([(known, old)], scene.store.clock.now())
+    assert second._tenure.due == scene.store.clock.now(), "what the store refused was meant for it, so it asks at once"
+    assert not second._tenure.under_way
     second.check()
     await second.renew()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,9 +13,10 @@ from leasehold import AcquireTimeout, OutcomeUnknown, events
 from leasehold._backoff import QUEUE_OR_POLL
 from leasehold._core.acquire import _Attempt
 from leasehold._core.local_acquire import LocalAttempt
-from leasehold._core.local_queue import SWEEP_AT_LEAST, LocalQueue
-from leasehold._runtimes.threads import run
-from leasehold.values import Loss, LossReason
+from leasehold._core.local_queue import SWEEP_AT_LEAST, LocalQueue, LocalQueues, LocalWaiter
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.spi import Place
+from leasehold.values import Holder, Loss, LossReason, Refusal
 from tests.unit.test_calls_step_by_step import NOW, Steps, granted, placed, steps  # noqa: F401 - a fixture
 from tests.unit.test_local_queue import Scene, story
 
@@ -263,3 +265,121 @@ def test_a_call_that_is_interrupted_when_it_was_served_gives_the_lock_back(monke
     with pytest.raises(KeyboardInterrupt):
         run(LocalAttempt._pick_up(call, call, tenure))  # type: ignore[arg-type]
     assert call.notes == ["leave", "withdraw claim", "shielded", "give back"]
+
+
+# --- the pieces by themselves
+
+
+class Caller:
+    """A call of acquire, as far as a queue knows it."""
+
+    is_alone = False
+
+    def __init__(self, key: str = "ns:x") -> None:
+        self.spec: Any = SimpleNamespace(key=key, ttl=30.0, holder=Holder("h", 1), in_batches=True)
+        self.waiter: Any = None
+        self.adopted: list[Any] = []
+
+    def adopt(self, other: Any) -> None:
+        self.adopted.append(other)
+
+    def give_up_claim(self) -> None:
+        """Its claim is of the tenure."""
+
+
+def queues() -> LocalQueues:
+    keeper, nothing = SimpleNamespace(guard=nullcontext()), object()
+    return LocalQueues(ThreadRuntime(), cast("Any", nothing), cast("Any", keeper), cast("Any", nothing))
+
+
+def queued(number: int) -> tuple[LocalQueues, LocalQueue, list[Any]]:
+    """The queues of a client, one of them, and those who wait there; the first to come is the delegate."""
+    local = queues()
+    callers: list[Any] = [Caller() for _ in range(number)]
+    assert not local.enter(callers[0])
+    for caller in callers[1:]:
+        assert local.enter(caller)
+    queue: Any = local.queues["ns:x"]
+    return local, queue, callers
+
+
+def test_all_who_wait_are_sent_away_and_told_and_the_next_one_begins_a_queue_of_its_own() -> None:
+    local, queue, callers = queued(3)
+    local.send_away(queue)
+    assert [(each.waiter.is_sent_away, each.waiter.signal.is_set()) for each in callers] == [(True, True)] * 3
+    assert not queue.waiting
+    assert local.queues == {}
+    late = Caller()
+    assert not local.enter(late)
+    local.send_away(queue)
+    assert local.queues == {"ns:x": late}, "the queue that was given up is not that of the name any more"
+
+
+def test_a_delegate_that_leaves_is_replaced_by_the_last_to_arrive_with_its_place() -> None:
+    local, queue, callers = queued(4)
+    first, last = callers[0], callers[3]
+    place = Place(cast("Any", object()), ThreadRuntime().signal(), 5.0, ahead=2)
+    local.keep_place(first.waiter, place)
+    assert [queue.ahead_of(each.waiter) for each in callers] == [2, 3, 4, 5]
+    queue.failure = "away"
+    local.leave(first)
+    assert (queue.delegate, queue.place, queue.is_asking) == (last.waiter, place, False)
+    assert not queue.failure
+    assert (last.adopted, last.waiter.signal.is_set(), first.waiter) == ([first], True, None)
+    assert callers[1].adopted == callers[2].adopted == []
+    local.leave(callers[1])
+    assert (queue.delegate, last.adopted) == (last.waiter, [first]), "who is no delegate has nothing to leave"
+    local.leave(callers[2])
+    local.leave(last)
+    assert (queue.delegate, queue.place, local.queues) == (None, None, {})
+    local.leave(last)
+
+
+def test_a_delegate_whose_request_is_under_way_has_no_place_to_leave() -> None:
+    local, queue, callers = queued(2)
+    assert queue.is_asking
+    assert not queue.is_resting
+    local.leave(callers[0])
+    assert (queue.delegate, queue.is_asking, callers[1].adopted) == (callers[1].waiter, False, [])
+    assert queue.is_resting
+
+
+def test_a_call_that_only_asked_is_forgotten_with_its_answer_or_when_it_leaves() -> None:
+    for leaves in (True, False):
+        local, other, call = queues(), Caller("ns:y"), Caller()
+        assert not local.enter(call)
+        assert not local.enter(other)
+        if leaves:
+            local.leave(call)
+        else:
+            assert not local.has_become_delegate(call, Refusal("ns:x"))
+        assert local.queues == {"ns:y": other}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "arrived", "is_asking", "served"),
+    [
+        (0, 9, False, None),
+        (2, 9, False, 0),
+        (2, 9, True, 1),
+        (1, 9, True, None),
+        (2, 1, True, None),
+        (2, 0, False, None),
+    ],
+)
+def test_a_batch_serves_the_first_of_those_who_waited_when_it_began(
+    waiting: int, arrived: int, is_asking: bool, served: int | None
+) -> None:
+    queue = LocalQueue(Caller().spec)
+    waiters = [LocalWaiter(queue, Caller(), ThreadRuntime().signal(), "") for _ in range(waiting)]
+    queue.waiting.extend(waiters)
+    queue.is_asking, queue.delegate = is_asking, waiters[0] if waiters else None
+    found = queue.next_waiter(cast("Any", SimpleNamespace(last=arrived)))
+    assert found is (None if served is None else waiters[served])
+
+
+@pytest.mark.parametrize(("waiting", "wanted"), [(0, 0), (1, 0), (2, 1), (65, 64), (66, 64)])
+def test_a_place_asks_for_as_many_fences_as_a_batch_may_need(waiting: int, wanted: int) -> None:
+    queue = LocalQueue(Caller().spec)
+    queue.waiting.extend([cast("Any", object())] * waiting)
+    assert queue.fences_wanted == wanted

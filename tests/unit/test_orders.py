@@ -18,6 +18,7 @@ from leasehold import (
     UnsupportedCapability,
     events,
 )
+from leasehold._face.lock import AsyncLock
 from leasehold.findings import Finding, Level
 from leasehold.testing import ManualStore
 from leasehold.values import MAX_FENCE, UNLIMITED
@@ -255,6 +256,22 @@ def test_the_highest_fence_is_looked_for_without_disturbing_anybody(orders: Orde
     probes = [event.name for event in orders.seen if isinstance(event, events.Acquired) and event.name != "x"]
     assert len(set(probes)) == 2, "two who look at the same time do not meet"
     assert all(name.startswith("leasehold/fence/") for name in probes)
+
+
+def test_the_highest_fence_is_waited_for_as_long_as_new_nodes_do_not_vote(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    plain = AsyncLock.hold
+
+    def hold(lock: AsyncLock, *words: Any, **options: Any) -> Any:
+        given.append((words, options))
+        return plain(lock, *words, **options)
+
+    monkeypatch.setattr(AsyncLock, "hold", hold)
+    orders.answers = [3]
+    assert orders.client.highest_fence("x") == 3
+    assert given == [((), {"timeout": 60.0})]
 
 
 @pytest.mark.parametrize("verb", ["inspect", "locks", "break_lock", "raise_fence", "pause", "resume"])

@@ -66,6 +66,19 @@ def near(seconds: float | None) -> Any:
     return pytest.approx(seconds, abs=300)
 
 
+def test_the_name_of_a_worker_on_a_host_with_a_long_name_fits_its_column(
+    file: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "a" * 253 + "-host")
+    number = QUEUE.enqueue(file, 1)
+    QUEUE.claim(file)
+    assert look(file, number).worker == "a" * 253 + "-h"
+    monkeypatch.setattr(socket, "gethostname", lambda: "a" * 240)
+    QUEUE.enqueue(file, 2)
+    QUEUE.claim(file)
+    assert look(file, number + 1).worker == f"{'a' * 240}:{os.getpid()}"
+
+
 def test_a_job_tells_its_times_and_its_worker(file: sqlite3.Connection) -> None:
     number = QUEUE.enqueue(file, 1, delay="2h")
     info = look(file, number)

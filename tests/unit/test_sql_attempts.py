@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sqlite3
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pymysql
 import pytest
+from sqlalchemy.orm.exc import StaleDataError
 
 from leasehold import Backoff
 from leasehold.errors import (
@@ -24,7 +26,7 @@ from leasehold.errors import (
 )
 from leasehold.sql import retry_on_conflict
 from leasehold.sql.optimistic import attempts as module
-from leasehold.sql.optimistic.attempts import Attempts, Rules, commit_is_unknown
+from leasehold.sql.optimistic.attempts import Attempts, Rules, commit_is_unknown, is_conflict
 from leasehold.sql.optimistic.retry import RETRIES
 from leasehold.sql.optimistic.units import async_manager_of, manager_of
 
@@ -368,3 +370,27 @@ def test_a_limit_of_no_time_allows_one_try() -> None:
     with pytest.raises(RetryTransaction):
         retry_on_conflict(nullcontext, unit, timeout=0, backoff=Backoff(("1ms",), jitter="none", tries=3))
     assert tries == [1]
+
+
+def test_a_stale_object_of_sqlalchemy_is_a_conflict_also_inside_an_error_of_the_program(clock: list[float]) -> None:
+    inner, middle, outer = StaleDataError("0 rows matched"), ValueError("order 7"), RuntimeError("could not ship")
+    outer.__cause__, middle.__cause__ = middle, inner
+    assert is_conflict(inner)
+    assert is_conflict(outer)
+    assert not is_conflict(RuntimeError("could not ship"))
+    assert attempts().after(outer, committing=True) == 10
+
+
+def test_what_a_unit_gave_to_await_is_closed_before_its_transaction_is_rolled_back() -> None:
+    given: list[Any] = []
+
+    async def later() -> None:
+        """Never run."""
+
+    def unit(_: object) -> Any:
+        given.append(later())
+        return given[-1]
+
+    with pytest.raises(ConfigurationError, match="the unit gave something to await"):
+        retry_on_conflict(nullcontext, unit)
+    assert [inspect.getcoroutinestate(each) for each in given] == ["CORO_CLOSED"], "once, and nothing is left of it"

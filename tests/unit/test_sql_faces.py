@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+import pymysql
 import pytest
 
 from leasehold._runtimes.threads import run
@@ -301,3 +303,60 @@ def test_a_written_row_is_read_again_by_the_session_with_its_version_and_a_loser
     conflict = caught.value
     assert (conflict.expected, conflict.version, conflict.current, conflict.gone) == (5, None, None, True)
     assert objects == [], "what was not written is not read again"
+
+
+def test_a_row_that_was_not_written_at_its_own_version_is_told_apart_from_a_lost_race() -> None:
+    swap = cas._Swap("t", {"n": 1}, {"id": 7}, 5, "rev")
+    unchanged = rows((7, 9, 5), columns=("id", "n", "rev"))
+    with pytest.raises(VersionConflict, match="has version 5, as was expected, and yet was not written") as caught:
+        run(swap.carry_out(ScriptedWire(Answer([], 0), unchanged)))
+    conflict = caught.value
+    assert "another writer was first" not in str(conflict)
+    assert (conflict.expected, conflict.version, conflict.gone) == (5, 5, False)
+    assert conflict.current == {"id": 7, "n": 9, "rev": 5}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "ending"),
+    [("mysql", "WHERE `t`.`id` = %(key_0)s LOCK IN SHARE MODE"), ("postgresql", '"t"."id" = %(key_0)s')],
+)
+def test_the_row_of_a_lost_race_is_read_as_it_is_now_and_not_as_a_snapshot_has_it(dialect: str, ending: str) -> None:
+    wire = ScriptedWire(Answer([], 0), dialect=dialect)
+    with pytest.raises(VersionConflict):
+        run(cas._Swap("t", {}, {"id": 7}, 5, "version").carry_out(wire))
+    assert wire.statements[1].endswith(ending)
+    assert wire.asked[1][1] == {"key_0": 7}
+
+
+@pytest.mark.parametrize(
+    ("error", "is_conflict"),
+    [
+        (pymysql.OperationalError(1020, "Record has changed since last read"), True),
+        (pymysql.OperationalError(1021, "Disk full"), False),
+        (psycopg.errors.lookup("40001")("could not serialize"), True),
+        (psycopg.errors.lookup("40P01")("deadlock"), False),
+    ],
+)
+def test_a_row_that_changed_after_the_moment_of_the_transaction_is_a_conflict_without_the_row(
+    error: Exception, is_conflict: bool
+) -> None:
+    wire = ScriptedWire(error)
+    with pytest.raises(VersionConflict if is_conflict else type(error)) as caught:
+        run(cas._Swap(("s", "t"), {"n": 1}, {"id": 7}, 5, "rev").carry_out(wire))
+    assert len(wire.asked) == 1, "nothing else is sent in a transaction that has to be rolled back"
+    if is_conflict:
+        conflict: Any = caught.value
+        assert "the row {'id': 7} of s.t was changed after the moment that this transaction sees" in str(conflict)
+        assert (conflict.table, conflict.key, conflict.expected) == ("s.t", {"id": 7}, 5)
+        assert (conflict.version, conflict.current, conflict.gone) == (None, None, False)
+        assert conflict.__cause__ is error
+    else:
+        assert caught.value is error
+
+
+@pytest.mark.parametrize("found", ["UPDATE", "SELECT"])
+def test_a_condition_that_fits_several_rows_is_no_key_whether_they_were_written_or_read(found: str) -> None:
+    two = rows((7, 5), (7, 6), columns=("id", "rev"))
+    answers = [Answer([], 2)] if found == "UPDATE" else [Answer([], 0), two]
+    with pytest.raises(ConfigurationError, match=r"where=\{'id': 7\} fits 2 rows of t; roll back"):
+        run(cas._Swap("t", {"n": 1}, {"id": 7}, 5, "rev").carry_out(ScriptedWire(*answers)))

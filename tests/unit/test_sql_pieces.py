@@ -20,7 +20,7 @@ from leasehold.sql.identifiers import escaped, literal, quoted, table_name
 from leasehold.sql.mysql_table import MysqlTable, at_once
 from leasehold.sql.pauses import Pauses
 from leasehold.sql.savepoints import behind_a_savepoint
-from leasehold.sql.sqlite_busy import with_busy_timeout
+from leasehold.sql.sqlite_busy import with_busy_timeout, with_write_lock
 from leasehold.sql.wires import Transaction, wire_of
 from leasehold.sql.wires.mysql import mysql_transaction
 from leasehold.sql.wires.names import in_style
@@ -194,6 +194,49 @@ def test_the_busy_timeout_is_what_was_asked_for_and_then_what_it_was(wait: float
         with pytest.raises(Lost):
             run(with_busy_timeout(wire, wait, fail))
         assert run(ask()) == 5000
+
+
+@pytest.mark.parametrize(
+    ("error", "opens", "statements"),
+    [
+        (None, True, ["BEGIN IMMEDIATE", "work"]),
+        (None, False, ["work"]),
+        (Lost(), True, ["BEGIN IMMEDIATE", "work", "ROLLBACK"]),
+        (Lost(), False, ["work"]),
+        (KeyboardInterrupt(), True, ["BEGIN IMMEDIATE", "work", "ROLLBACK"]),
+        (KeyboardInterrupt(), False, ["work"]),
+        (GeneratorExit(), True, ["BEGIN IMMEDIATE", "work"]),
+    ],
+)
+def test_a_write_lock_is_given_back_after_any_error_and_by_an_interruption_too(
+    error: BaseException | None, opens: bool, statements: list[str]
+) -> None:
+    wire = ScriptedWire(dialect="sqlite")
+
+    async def work() -> str:
+        wire.asked.append(("work", {}))
+        if error is not None:
+            raise error
+        return "done"
+
+    if error is None:
+        assert run(with_write_lock(wire, work, opens=opens)) == "done"
+    else:
+        with pytest.raises(type(error)) as raised:
+            run(with_write_lock(wire, work, opens=opens))
+        assert raised.value is error
+    assert wire.statements == statements
+
+
+def test_a_write_lock_whose_begin_failed_may_be_there_and_its_error_is_the_one_that_is_told() -> None:
+    wire = ScriptedWire(Lost("begin"), Lost("rollback"), dialect="sqlite")
+
+    async def work() -> str:
+        raise AssertionError("there is no lock")
+
+    with pytest.raises(Lost, match="begin"):
+        run(with_write_lock(wire, work, opens=True))
+    assert wire.statements == ["BEGIN IMMEDIATE", "ROLLBACK"]
 
 
 # --- a connection from a URL

@@ -33,7 +33,7 @@ from leasehold.sql.row_locks import postgresql as pg_rows
 from leasehold.sql.row_locks import sqlite as lite_rows
 from leasehold.sql.row_locks.lock_request import LockRequest
 from leasehold.sql.tables.rows import Rows
-from tests.unit.scripted_wire import ScriptedWire
+from tests.unit.scripted_wire import ScriptedWire, rows
 
 
 def pg(state: str) -> Exception:
@@ -328,6 +328,31 @@ def test_the_constraint_of_postgresql_is_named_where_the_driver_tells() -> None:
     assert pg_inserts._constraint(of("psycopg", diag=Diag())) == "one_code"
     assert pg_inserts._constraint(of("asyncpg", constraint_name="one_code")) == "one_code"
     assert pg_inserts._constraint(of("asyncpg", constraint_name=None)) is None
+    for inner in (of("psycopg", diag=Diag()), of("asyncpg", constraint_name="one_code")):
+        middle, outer = of("sqlalchemy.dialects", constraint_name=None), of("sqlalchemy.exc")
+        middle.__cause__, outer.__cause__ = inner, middle
+        assert pg_inserts._constraint(outer) == "one_code", "an outer layer does not hide what the driver knows"
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [("23505", None), ("23P01", None), ("42P10", TELL), ("40001", RETRY), ("23502", psycopg.Error)],
+)
+def test_an_insert_that_postgresql_refuses_takes_back_its_savepoint_and_says_why(
+    state: str, kind: type[Exception] | None
+) -> None:
+    error = pg(state)
+    wire = ScriptedWire(rows(), error)
+    work = pg_inserts.insert(wire, Rows(wire, "t"), {"id": 1, "code": "x"}, ["id"])
+    if kind is None:
+        assert run(work) == Taken(by_key=False)
+    else:
+        with pytest.raises(kind) as told:
+            run(work)
+        assert told.value is error or told.value.__cause__ is error
+    assert [each.partition(" leasehold_")[0] for each in wire.statements[2:]] == [
+        "ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT",
+    ]  # fmt: skip
 
 
 # --- idempotency keys

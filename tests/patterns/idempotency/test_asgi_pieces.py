@@ -10,6 +10,7 @@ import pytest
 
 from leasehold import IdempotencyMiddleware, events
 from leasehold._patterns.idempotency_asgi import _plain_extensions, _refusal
+from leasehold._patterns.idempotency_states import Begin
 from leasehold.errors import (
     AttemptExpired,
     BackendUnavailable,
@@ -143,6 +144,17 @@ def test_a_request_without_one_good_key_is_refused_and_told(headers: Any) -> Non
     play(Door(), scene)
 
 
+def test_requests_of_one_route_share_their_keys_whatever_their_paths() -> None:
+    async def scene(door: Door) -> None:
+        for path in ("/charges/1", "/charges/2"):
+            assert status(await door.ask(path=path)) == 201
+        assert [scope["path"] for scope in door.scopes] == ["/charges/1"]
+        assert status(await door.ask(path="/refunds/1")) == 201
+        assert len(door.scopes) == 2
+
+    play(Door(START, end(), route=lambda scope: scope["path"].split("/")[1]), scene)
+
+
 # --- the request
 
 
@@ -151,10 +163,12 @@ def test_a_request_without_one_good_key_is_refused_and_told(headers: Any) -> Non
     [
         ([part(b"12345")], 201, 0),
         ([part(b"123", more=True), part(b"45")], 201, 0),
+        ([part(b"12345", more=True), part(b"")], 201, 0),
+        ([part(b"12345", more=True), part(b"6")], 413, 0),
         ([part(b"123456")], 413, 0),
         ([part(b"123", more=True), part(b"456", more=True), part(b"7" * 100)], 413, 1),
     ],
-    ids=["just", "just in parts", "one more", "more in parts"],
+    ids=["just", "just in parts", "just and nothing", "just and one", "one more", "more in parts"],
 )
 def test_a_body_may_be_as_large_as_was_said_and_of_a_larger_one_no_more_is_read(
     parts: list[Any], found: int, unread: int
@@ -297,6 +311,16 @@ def test_an_error_of_the_application_is_its_own_and_the_key_is_free() -> None:
     play(Door(START, error), scene)
 
 
+@pytest.mark.parametrize(("answered", "writes"), [(201, 2), (503, 2)])
+def test_the_end_of_a_response_is_recorded_once_and_its_key_is_given_back_once(answered: int, writes: int) -> None:
+    async def scene(door: Door) -> None:
+        assert status(await door.ask()) == answered
+        calls = door.store.faults.calls
+        assert (calls.count("write"), calls.count("release"), calls[-1]) == (writes, 1, "release")
+
+    play(Door({**START, "status": answered}, end(b"x")), scene)
+
+
 def test_the_key_is_free_before_the_caller_has_its_response() -> None:
     async def scene(door: Door) -> None:
         free: list[bool] = []
@@ -348,6 +372,25 @@ def test_what_a_caller_is_told_that_is_refused(error: Exception, status: int, ti
     answer = _refusal(error)
     assert (answer.status, json.loads(answer.body)["title"]) == (status, title)
     assert dict(answer.headers).get(b"retry-after") == after
+
+
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "overtaken"])
+def test_a_request_that_cannot_begin_any_more_is_answered_and_not_carried_out(
+    monkeypatch: pytest.MonkeyPatch, is_closed: bool
+) -> None:
+    async def overtaken(*_: object) -> Begin:
+        return Begin.TAKEN
+
+    async def scene(door: Door) -> None:
+        if is_closed:
+            await door.client.close()
+        else:
+            monkeypatch.setattr(door.middleware._keys, "_begin", overtaken)
+        sent = await door.ask()
+        assert (status(sent), json.loads(body(sent))["title"]) == (503, "Idempotency not available")
+        assert door.scopes == []
+
+    play(Door(START, end()), scene)
 
 
 def test_a_vanished_request_is_not_repeated_where_that_was_asked_for() -> None:
