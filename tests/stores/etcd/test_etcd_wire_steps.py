@@ -1,4 +1,4 @@
-"""The wires of etcd step by step, over channels and sockets that the test makes: times, ends of calls, ends of streams."""
+"""The wires of etcd step by step, over channels and sockets of the test: times, ends of calls, ends of streams."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import BackendRejected, OutcomeUnknown
 from leasehold.kit.options import TLSFiles
+from tests.waiting import LIMIT
 
 TARGET = Target("h.example", 2379, 2380)
 GRPC: Any = load_grpc()
@@ -112,7 +113,7 @@ def test_a_client_that_closes_ends_the_waits_at_once_and_lets_the_calls_come_to_
         assert channel.closed == [LAST_CALLS]
         for task in asked:
             with pytest.raises(CallFailed) as failed:
-                await task
+                await asyncio.wait_for(task, LIMIT)
             assert failed.value.code == "DEADLINE_EXCEEDED"
         for call in channel.calls:
             call.end(b"late")
@@ -203,26 +204,27 @@ class FakeStream:
 
 def test_a_stream_on_a_loop_that_was_closed_ends_for_both_sides_and_another_cancellation_is_the_readers() -> None:
     async def story() -> None:
-        stream = AsyncioStream(lambda outgoing, metadata: FakeStream(outgoing), (), GRPC)  # noqa: ARG005 - gRPC's names
+        stream = AsyncioStream(lambda outgoing, metadata: FakeStream(outgoing), (), GRPC)
         stream.send(b"one")
         with pytest.raises(asyncio.CancelledError):
             await stream.receive()
         stream.close()
         assert await stream.receive() is None
-        assert [request async for request in stream._call.outgoing] == [b"one"]
+        async with asyncio.timeout(LIMIT):
+            assert [request async for request in stream._call.outgoing] == [b"one"]
         assert stream._call.cancels == 1
 
     asyncio.run(story())
 
 
 def test_a_stream_on_a_thread_that_was_closed_ends_for_both_sides_and_no_fork_waits_for_it() -> None:
-    stream = BlockingStream(lambda outgoing, metadata: FakeStream(outgoing), (), GRPC)  # noqa: ARG005 - gRPC's names
+    stream = BlockingStream(lambda outgoing, metadata: FakeStream(outgoing), (), GRPC)
     assert stream in CALLS.streams, "a fork ends it"
     stream.send(b"one")
     stream.close()
     assert stream not in CALLS.streams
     assert run(stream.receive()) is None
-    assert list(stream._call.outgoing) == [b"one"]
+    assert [stream._requests.get_nowait() for _ in range(2)] == [b"one", None]
     assert stream._call.cancels == 1
 
 
