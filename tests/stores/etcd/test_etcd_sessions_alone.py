@@ -130,7 +130,7 @@ def test_a_new_claim_does_not_keep_a_session_alive_that_is_being_kept(alone: Alo
 def test_a_keep_alive_counts_from_before_it_was_sent_and_is_seen_while_it_is_under_way(alone: Alone) -> None:
     one, before = alone.has(TTL, age=2.0), alone.runtime.now()
     alone.takes = 0.75
-    keep_alive = run(alone.sessions.keep_alive(one))
+    keep_alive: Any = run(alone.sessions.keep_alive(one))
     assert (keep_alive.sent, keep_alive.header) == (before, "header")
     assert alone.runtime.now() == before + 0.75
     assert alone.seen == [True]

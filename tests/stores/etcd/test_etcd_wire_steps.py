@@ -176,9 +176,9 @@ def test_a_process_that_has_connected_on_a_loop_is_known_to_use_asyncio(monkeypa
 
     async def story() -> None:
         wire = AsyncioWire(Target("127.0.0.1", 1, 1), AsyncioRuntime(), 3.0)
-        assert not CALLS.uses_asyncio
+        seen = [CALLS.uses_asyncio]
         wire._pool.open()
-        assert CALLS.uses_asyncio
+        assert [*seen, CALLS.uses_asyncio] == [False, True]
         await wire.close()
 
     asyncio.run(story())
