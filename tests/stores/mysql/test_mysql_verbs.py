@@ -352,7 +352,7 @@ def test_a_slice_of_names_is_cleaned_from_behind_the_last_one_to_its_end_and_the
     done, lasts = Answer([Result([])]), Answer([Result([line(owner="over", expires=NOW)])])
     connection: Any = Cleaned(
         slice_of(2, b"ns1:"), lasts, Answer(WRITTEN), done, slice_of(2, b"ns2:"), done,  # a whole slice of each
-        slice_of(1, b"ns3:"), done, done, slice_of(0, None),  # the rest of the names, and no record any more
+        slice_of(1, b"ns3:"), done, done, slice_of(1, b"ns3:"), done,  # the rest
         slice_of(0, None), slice_of(0, None),  # and again from the first
     )  # fmt: skip
     for _ in range(3):
@@ -370,6 +370,7 @@ def test_a_slice_of_names_is_cleaned_from_behind_the_last_one_to_its_end_and_the
     assert sent[5] == b"DELETE " + records + b"x'' AND name <= " + two + expired + spare
     assert b"l.name >= x'6e73313a00' AND l.name < x'6e73333a00'" in sent[7]
     assert sent[8] == b"DELETE " + names + one + b" AND name <= " + three + b" AND shape = 0 " + spare
+    assert sent[10] == b"DELETE " + records + two + b" AND name <= " + three + expired + spare
 
 
 @pytest.mark.parametrize(("results", "ends"), [([], []), ([Result([])], [b"ROLLBACK"])])
