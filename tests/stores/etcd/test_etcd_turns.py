@@ -206,10 +206,34 @@ async def test_a_waiter_whose_claim_was_granted_and_ended_elsewhere_is_refused(b
         assert await second.break_("ns:x", grant.fence, "stuck", now=False)
     else:
         assert await second.release(grant) is True
-    for client in (first, second):
-        assert isinstance(await client.turn(place), Refusal)
+    assert await first.turn(place) == Refusal("ns:x", claim.holder), "it stands in its own way"
+    assert isinstance(await second.turn(place), Refusal)
     assert isinstance(await first.join(claim), Refusal)
     assert first._claims.local_queue._in_store == {}
+
+
+@simulated
+async def test_a_place_whose_key_was_made_anew_elsewhere_moves_to_the_session_of_that_key(bench: Bench) -> None:
+    """The old session must not delete the key, and the new one has to before it is kept alive in vain."""
+    client = bench.client()
+    granted(await client.join(bench.claim()))
+    claim = bench.claim()
+    waiting(await client.join(claim))
+    claims = client._claims
+    mine = claims.by_owner[claim.owner]
+    before = mine.session
+    longer, _ = await claims.sessions.take(90.0)
+    stored = bench.server.keys[mine.key]
+    bench.delete(mine.key)
+    bench.write(mine.key, stored.value, longer.lease)
+    own = await claims.find(claim)
+    place = waiting(await client._queue.repeated(claim, own, Refusal("ns:x"), bench.main.now()))
+    assert claims.by_owner[claim.owner] is mine
+    assert mine.session is longer
+    assert mine not in before.claims
+    assert mine in longer.claims
+    assert mine.created == own.kv.created
+    assert place.claim == claim
 
 
 @simulated

@@ -7,12 +7,15 @@ from typing import Any, cast
 
 import pytest
 
+from leasehold._backends.mysql import maintenance
 from leasehold._backends.mysql import statements as sql
 from leasehold._backends.mysql.backend import RowsBackend
+from leasehold._backends.mysql.maintenance import Cleaning
 from leasehold._backends.mysql.options import parse
-from leasehold._backends.mysql.packets import Result
+from leasehold._backends.mysql.packets import Answer, Result, ServerError
 from leasehold._record import replace
 from leasehold._runtimes.threads import run
+from leasehold.errors import BackendUnavailable
 from leasehold.kit.holder import holder_to_json
 from leasehold.kit.rows import State
 from leasehold.kit.rules import TAKEN
@@ -173,6 +176,68 @@ def test_a_grant_that_was_not_renewed_is_looked_at_by_itself(bench: Bench) -> No
     assert {until for _, until, *_ in bench.sent} == {8.0}
 
 
+@pytest.mark.parametrize(
+    ("row", "fence"),
+    [
+        ({"broken": '"stuck"', "expires": NOW}, 9),  # it has run out: the break is over as well
+        ({"expires": NOW}, 9),
+        ({"state": 2}, 9),  # released already, and kept for its min_hold
+        ({"state": 3}, 9),
+        ({}, 8),  # an older grant of the same owner
+        ({}, 21),
+    ],
+)
+def test_a_grant_whose_row_says_otherwise_is_lost_without_a_change(
+    bench: Bench, row: dict[str, Any], fence: int
+) -> None:
+    bench.answers = [
+        [Result([], 0)],
+        [Result([]), Result([]), Result([])],
+        [Result([line(mode="exclusive", **row)])],
+    ]
+    assert run(bench.backend.renew([Grant(bench.claim(mode=Mode.EXCLUSIVE), fence, 60.0)], 8.0)) == [TAKEN]
+    assert len(bench.sent) == 3
+
+
+def test_a_grant_that_was_passed_on_is_renewed_under_its_earlier_fence_ahead_of_others(bench: Bench) -> None:
+    holds = line(mode="exclusive")
+    bench.answers = [
+        [Result([], 0)],
+        [Result([]), Result([]), Result([])],
+        [Result([holds])],
+        [Result([holds])],
+        WRITTEN,
+    ]
+    grant = Grant(bench.claim(mode=Mode.EXCLUSIVE), 12, 60.0)
+    (answer,) = run(bench.backend.renew([grant], 8.0))
+    assert isinstance(answer, Grant)
+    assert answer.claim.owner == "own"
+    assert [(until, first) for _, until, first, _ in bench.sent] == [
+        (8.0, True), (8.0, True), (8.0, False), (8.0, True), (8.0, True),
+    ]  # fmt: skip
+
+
+def test_a_plain_claim_that_changed_no_row_is_no_grant(bench: Bench) -> None:
+    """The server tells the last number that it made, whatever the statement did."""
+    bench.answers = [[Result([], 0, 77)], [Result([line(mode="exclusive", owner="other")])]]
+    answer = run(bench.backend.try_acquire(bench.claim(mode=Mode.EXCLUSIVE), 8.0))
+    assert isinstance(answer, Refusal)
+    assert answer.holder == FIRST
+
+
+def test_all_readers_that_a_release_lets_in_are_woken(bench: Bench) -> None:
+    woken: list[set[bytes]] = []
+    bench.backend._listener.wake = lambda listeners: woken.append(set(listeners))
+    bench.backend._crowded.add(KEY)
+    readers = [
+        line(number=number, owner=f"reader-{number}", state=3, mode="shared", fence=0, listener=f"bell-{number}")
+        for number in (4, 5, 6)
+    ]
+    bench.answers = [[Result([(None,)])], [Result([line(mode="exclusive", last=9), *readers])], WRITTEN]
+    assert run(bench.backend.release(Grant(bench.claim(mode=Mode.EXCLUSIVE), 9, 60.0), 8.0)) is True
+    assert woken == [{b"bell-4", b"bell-5", b"bell-6"}]
+
+
 # --- changes
 
 
@@ -256,3 +321,63 @@ def test_a_try_that_finds_the_name_in_use_says_who_holds_for_how_long_and_how_ma
     ]
     bench.answers = [[Result(lines)]]
     assert run(bench.backend.try_acquire(bench.claim(), 8.0)) == Refusal(KEY, SECOND_HOLDER, 7.0, 1)
+
+
+# --- cleaning
+
+
+class Cleaned:
+    """A connection whose queries are answered from a script."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.sent: list[bytes] = []
+        self.answers = list(answers)
+
+    async def query(self, text: bytes) -> Answer:
+        self.sent.append(text)
+        return self.answers.pop(0)
+
+
+def slice_of(count: int, last: bytes | None) -> Answer:
+    return Answer([Result([(b"%d" % count, last)])])
+
+
+def test_a_slice_of_names_is_cleaned_from_behind_the_last_one_to_its_end_and_then_from_the_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenance, "SLICE", 2)
+    runtime: Any = PlannedWaits()
+    cleaning = Cleaning("mysql://h/db", runtime)
+    one, two, three = b"x'6e73313a'", b"x'6e73323a'", b"x'6e73333a'"
+    done, lasts = Answer([Result([])]), Answer([Result([line(owner="over", expires=NOW)])])
+    connection: Any = Cleaned(
+        slice_of(2, b"ns1:"), lasts, Answer(WRITTEN), done, slice_of(2, b"ns2:"), done,  # a whole slice of each
+        slice_of(1, b"ns3:"), done, done, slice_of(1, b"ns3:"), done,  # the rest
+        slice_of(0, None), slice_of(0, None),  # and again from the first
+    )  # fmt: skip
+    for _ in range(3):
+        run(cleaning.run(connection))
+    assert connection.answers == []
+    sent = connection.sent
+    names, records = b"FROM leasehold_lock WHERE name > ", b"FROM leasehold_record WHERE name > "
+    looked = [text.partition(b" WHERE name > ")[2].partition(b" ORDER")[0] for text in sent if b"MAX(name)" in text]
+    assert looked == [b"x''", b"x''", one, two, b"x''", b"x''"]
+    assert b"l.name >= x'00' AND l.name < x'6e73313a00'" in sent[1]
+    assert b"DELETE FROM leasehold_claim" in sent[2], "what had run out"
+    spare = b"AND fence < " + sql.NOW + b" - 86400000000"
+    assert sent[3] == b"DELETE " + names + b"x'' AND name <= " + one + b" AND shape = 0 " + spare
+    expired = b" AND expires <= " + sql.NOW + b" "
+    assert sent[5] == b"DELETE " + records + b"x'' AND name <= " + two + expired + spare
+    assert b"l.name >= x'6e73313a00' AND l.name < x'6e73333a00'" in sent[7]
+    assert sent[8] == b"DELETE " + names + one + b" AND name <= " + three + b" AND shape = 0 " + spare
+    assert sent[10] == b"DELETE " + records + two + b" AND name <= " + three + expired + spare
+
+
+@pytest.mark.parametrize(("results", "ends"), [([], []), ([Result([])], [b"ROLLBACK"])])
+def test_a_cleaning_that_is_refused_leaves_no_transaction_open(results: list[Result], ends: list[bytes]) -> None:
+    refused = Answer(results, ServerError(1205, "HY000", "lock wait timeout"))
+    connection: Any = Cleaned(refused, Answer([Result([])]))
+    with pytest.raises(BackendUnavailable) as caught:
+        run(Cleaning("mysql://h/db", cast("Any", PlannedWaits())).run(connection))
+    assert caught.value.backend == "mysql://h/db"
+    assert connection.sent[1:] == ends

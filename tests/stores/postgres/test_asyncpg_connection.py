@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from leasehold._backends.postgres import errors
 from leasehold._backends.postgres.asyncpg_connection import AsyncpgConnection
 from leasehold._backends.postgres.statements import Statements
 from leasehold._runtimes.threads import run
-from leasehold.errors import BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
 from tests.unit.planned_waits import PlannedWaits
 
 SQL = Statements("leasehold")
@@ -148,3 +149,74 @@ def test_what_had_arrived_before_the_end_is_told_before_it(bench: Bench) -> None
         bench.connection.notifications()
     assert ended.value.backend == LABEL
     assert bench.runtime.waits == []
+
+
+def test_rows_are_told_as_the_server_would_have_written_them(bench: Bench) -> None:
+    bench.driver.answer = [{"a": True, "b": b"\xff", "c": None, "d": 1.5}, {"a": False, "b": 7, "c": "é", "d": 0}]
+    for row in bench.driver.answer:
+        row.update(enumerate(list(row.values())))  # a record has its values by number, too
+    rows = bench.execute()
+    assert (rows.status, rows.ntuples, rows.nfields, rows.fname(1)) == (2, 2, 8, b"b")
+    assert [[rows.get_value(row, column) for column in range(4)] for row in range(2)] == [
+        [b"t", b"\xff", None, b"1.5"], [b"f", b"7", "é".encode(), b"0"],
+    ]  # fmt: skip
+
+
+# --- listening
+
+
+class Listening(Driver):
+    """One that listens as the test says."""
+
+    def __init__(self, error: BaseException | None = None, *, hangs: bool = False) -> None:
+        super().__init__()
+        self.error = error
+        self.hangs = hangs
+        self.channels: list[tuple[str, Any]] = []
+
+    def add_termination_listener(self, listener: Any) -> None:
+        self.ends.append(listener)
+
+    async def add_listener(self, channel: str, receive: Any) -> None:
+        self.channels.append((channel, receive))
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.error is not None:
+            raise self.error
+
+
+def listening(driver: Listening, timeout: float = TIMEOUT) -> AsyncpgConnection:
+    runtime: Any = PlannedWaits()
+    return AsyncpgConnection(driver, runtime, LABEL, timeout)
+
+
+@pytest.mark.parametrize("act", ["end", "close", "interrupt"])
+def test_the_end_of_a_session_and_a_close_wake_the_listener(act: str) -> None:
+    driver = Listening()
+    line = listening(driver)
+    asyncio.run(line.listen(b"bell"))
+    assert driver.channels == [("bell", line._receive)]
+    assert run(line.notified(2.0)) is False
+    {"end": lambda: driver.ends[0](driver), "close": line.close, "interrupt": line.interrupt}[act]()
+    assert line._news.is_set()
+    assert run(line.notified(2.0)) is True
+
+
+@pytest.mark.parametrize(
+    ("driver", "kind", "words"),
+    [
+        (Listening(asyncpg.InterfaceError("connection is closed")), OutcomeUnknown, "connection is closed"),
+        (Listening(hangs=True), OutcomeUnknown, "no answer in time"),
+        (Listening(ConnectionResetError("reset by peer")), OutcomeUnknown, "reset by peer"),
+    ],
+)
+def test_a_listener_that_gets_no_answer_says_so(driver: Listening, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        asyncio.run(listening(driver, 0.01).listen(b"bell"))
+
+
+def test_a_listener_that_is_refused_does_not_listen() -> None:
+    error: Any = asyncpg.InsufficientPrivilegeError("permission denied")
+    error.severity, error.severity_en, error.message = "ERROR", "ERROR", "permission denied"
+    with pytest.raises(BackendRejected, match="permission denied"):
+        asyncio.run(listening(Listening(error)).listen(b"bell"))

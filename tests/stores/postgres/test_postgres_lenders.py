@@ -412,6 +412,22 @@ def test_a_connection_in_a_transaction_or_a_closed_one_is_given_back_unused(what
     assert pool._debts == {}
 
 
+def test_a_greeting_that_the_end_of_the_client_has_broken_says_so_and_the_loan_is_returned() -> None:
+    lends = Lends()
+    pool, _ = borrowing(lends)
+
+    async def fail(*_: object, **__: object) -> None:
+        pool.is_closed = True
+        raise BackendUnavailable("away")
+
+    lends.greet = fail  # type: ignore[method-assign]
+    with pytest.raises(ClientClosed) as closed:
+        run(pool.take())
+    assert closed.value.backend == LABEL
+    assert lends.back == [("loan", True)]
+    assert pool._debts == {}
+
+
 def test_a_listener_has_a_connection_of_its_own_and_the_pool_keeps_all_of_its() -> None:
     lends = Lends()
     pool, _ = borrowing(lends)

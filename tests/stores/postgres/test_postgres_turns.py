@@ -181,3 +181,59 @@ def test_a_caller_whose_time_is_over_does_not_lead(bench: Bench) -> None:
     with pytest.raises(BackendUnavailable):
         bench.query(until=bench.runtime.now())
     assert bench.sent == []
+
+
+def test_a_waiter_looks_no_later_than_its_own_time_ends_and_forgets_what_woke_it(bench: Bench) -> None:
+    bench.turns._leader, bench.turns._busy_until = object(), math.inf
+    began = bench.runtime.now()
+    rung: list[bool] = []
+
+    def ring() -> None:
+        bench.turns._open[0].signal.set()  # a leader whose query was interrupted wakes everybody
+
+    bench.runtime.plan = [ring, lambda: rung.append(bench.turns._open[0].signal.is_set())]
+    with pytest.raises(BackendUnavailable):
+        bench.query(until=began + 0.75)
+    assert rung == [False], "or it would not wait any more"
+    assert bench.runtime.waits == [began + LOOK_AGAIN, began + LOOK_AGAIN, began + LOOK_AGAIN, began + 0.75]
+
+
+def test_a_waiter_that_a_vanished_leader_had_taken_asks_for_itself(bench: Bench) -> None:
+    bench.turns._leader, bench.turns._busy_until = object(), bench.runtime.now() + 2 * TIMEOUT
+    bench.runtime.plan = [bench.turns._open.clear]
+    assert bench.query(b"bell").row == 0
+    assert [count for _, count, *_ in bench.sent] == [1]
+
+
+def test_nobody_else_leads_while_a_query_is_under_way(bench: Bench) -> None:
+    leads: list[bool] = []
+
+    async def execute(*_: object) -> Any:
+        leads.append(bench.turns._may_lead(bench.turn()))
+        return SimpleNamespace(ntuples=1, get_value=lambda *_: b"placed")
+
+    bench.execute = execute  # type: ignore[assignment, method-assign]
+    bench.query()
+    assert leads == [False]
+    assert bench.turns._may_lead(bench.turn()) is True
+
+
+def test_a_leader_that_is_interrupted_before_its_query_keeps_nobody_waiting(bench: Bench) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    bench.turns._take = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        bench.query()
+    assert bench.turns._leader is None
+    assert not bench.turns._open
+
+
+def test_an_error_that_is_shared_says_the_same_to_each(bench: Bench) -> None:
+    other = bench.turn()
+    bench.turns._open.append(other)
+    bench.error = BackendUnavailable("the reason", backend="elsewhere")
+    with pytest.raises(BackendUnavailable) as caught:
+        bench.query()
+    for error in (other.error, caught.value):
+        assert (str(error), error.backend) == ("the reason", "elsewhere")

@@ -71,6 +71,39 @@ def test_a_new_connection_counts_from_the_loss_of_the_old_one() -> None:
     assert validity.until == 117.0
 
 
+def test_a_new_session_counts_from_its_opening() -> None:
+    validity = Validity(12.0, opened=100.0)
+    assert validity.until == 100.0, "nothing has confirmed it"
+    assert validity.next_probe() == 103.0
+    validity.answered(100.5)
+    assert validity.until == 108.5
+
+
+def test_an_answer_out_of_order_brings_no_probe_forward() -> None:
+    validity = Validity(12.0, opened=100.0)
+    validity.answered(103.0)
+    validity.answered(101.0)
+    assert validity.next_probe() == 106.0
+
+
+@pytest.mark.parametrize(("answered", "since", "touched"), [(101.0, 108.0, 108.0), (105.0, 103.0, 105.0)])
+def test_the_next_probe_on_a_new_connection_counts_from_the_later_of_loss_and_answer(
+    answered: float, since: float, touched: float
+) -> None:
+    validity = Validity(12.0, opened=100.0)
+    validity.answered(answered)
+    until = validity.until
+    validity.reconnected(since)
+    assert validity.next_probe() == touched + 3.0, "there is no gap to close"
+    assert validity.until == until, "a connection proves nothing"
+
+
+@pytest.mark.parametrize(("ttl", "timeout"), [(10.0, 15.0), (10.0001, 15.001), (0.1, 0.15), (1.3, 1.95), (7.0, 10.5)])
+def test_a_session_timeout_is_half_a_ttl_more_in_whole_milliseconds_and_never_less(ttl: float, timeout: float) -> None:
+    assert session_timeout(ttl) == timeout
+    assert Validity(timeout, 0.0).ttl == round(timeout * 2 / 3, 6) >= ttl
+
+
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=20))
 def test_validity_never_outlives_a_timeout_after_the_last_send_that_is_reported(sends: list[float]) -> None:
     """What a leader certainly counts was sent half a tick before the last; it waits the whole timeout after that."""
