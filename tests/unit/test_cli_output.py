@@ -289,6 +289,7 @@ def test_the_election_is_what_its_options_say() -> None:
         (["--ttl", "60s"], 5.0),
         (["--ttl", "60s", "--kill-after", "9s"], 9.0),
         (["--kill-after", "4.4s"], 4.4),
+        (["--ttl", "100s", "--renew-deadline", "90s", "--kill-after", "7.75s"], 7.75),  # all that there is
         (["--renew-deadline", "14.6s"], 0.0),
     ],
 )
