@@ -81,6 +81,7 @@ def test_a_lock_as_data_has_every_fact() -> None:
 def test_a_pause_is_described_as_far_as_it_is_known() -> None:
     assert pause_lines(None) == []
     assert pause_lines(Pause("moving", "ana")) == ["  paused   by ana: moving"]
+    assert pause_lines(Pause("moving", "ana", 0.0, 0.0)) == ["  paused   by ana 0.0s ago: moving; 0.0s left"]
     assert pause_lines(Pause("moving", "ana", 90.0, 5.0)) == ["  paused   by ana 5.0s ago: moving; 1m30s left"]
 
 

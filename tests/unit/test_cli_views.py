@@ -486,6 +486,9 @@ def test_an_outage_is_said_instead_of_a_holder_until_the_store_is_reached(
     waiting.prints_at(91.0)
     assert "held by" in capsys.readouterr().err
     assert waiting.asked == ["b"]
+    waiting.line._note(StoreUnreachable("b", 20.0, "no route"))
+    waiting.prints_at(96.0)
+    assert "trying for 15s more" in capsys.readouterr().err, "an outage is counted from its own beginning"
 
 
 def test_on_a_terminal_the_line_is_written_over_and_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
