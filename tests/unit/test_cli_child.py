@@ -619,7 +619,7 @@ def test_a_report_is_written_beside_its_place_where_a_rename_is_one_step(
     replace = os.replace
 
     def noted(source: str, target: str) -> None:
-        moves.append((os.path.dirname(source), os.path.basename(target)))
+        moves.append((source.rpartition("/")[0], target.rpartition("/")[2]))
         replace(source, target)
 
     monkeypatch.setattr("leasehold.cli.report.os.replace", noted)

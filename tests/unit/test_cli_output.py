@@ -102,6 +102,23 @@ def test_the_last_run_is_described_with_all_that_is_remembered() -> None:
         "failed", False, "empty (by ana)", None,
     )  # fmt: skip
     assert last_run_lines(None) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "closed", "shown"),
+    [
+        ("done", True, "done"), ("failed", True, "failed"), ("failed", False, "failed; its slot is open"),
+        ("forgotten", False, "forgotten"), ("forgotten", True, "forgotten"),
+    ],
+)  # fmt: skip
+def test_a_slot_that_can_run_again_is_said_to_be_open_unless_it_was_forgotten(
+    outcome: str, closed: bool, shown: str
+) -> None:
+    run: Any = SimpleNamespace(
+        slot="monday", outcome=outcome, closed=closed, runner=None, began=None, finished=0.0, fence=None, again=None,
+        forgotten=None,
+    )  # fmt: skip
+    assert last_run_lines(run)[0] == f"  last run for slot monday: {shown}"
     assert last_run_as_data(None) is None
 
 

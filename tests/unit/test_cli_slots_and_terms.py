@@ -111,7 +111,12 @@ def test_the_report_of_a_period_has_the_slot_that_the_store_says_it_is(
     client: leasehold.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(once_module, "supervise", lambda _job, _client, _held, slot: told.append(slot) or 0)
+
+    def supervise(_job: object, _client: object, _held: object, slot: str) -> int:
+        told.append(slot)
+        return 0
+
+    monkeypatch.setattr(once_module, "supervise", supervise)
     job, _ = job_of("once", "job", "--every", "1d", "--", "x")
     assert once_module._in_slot(job, client) == 0
     last = client.last_run("job")
