@@ -213,6 +213,7 @@ def test_a_lock_of_a_request_has_the_options_that_were_given(app: Flask) -> None
             state = other.inspect("x")
             assert state is not None
             seen.append((lease.ttl, state.holdings[0].holder.reason))
+            locks.client.on_event(lambda event: seen.append(event) if isinstance(event, events.TimedOut) else None)
             try:
                 locks.acquire("x", timeout=0)
             except leasehold.AcquireTimeout as busy:
@@ -220,7 +221,8 @@ def test_a_lock_of_a_request_has_the_options_that_were_given(app: Flask) -> None
         return "done"
 
     assert app.test_client().post("/options").status_code == 200
-    assert seen == [(7, "why"), "x"]
+    assert (seen[0], seen[2]) == ((7, "why"), "x")
+    assert seen[1].at_once, "and not after the five seconds of a request"
     assert is_free("x")
 
 

@@ -444,6 +444,19 @@ def test_everything_is_put_back_as_it_was() -> None:
     assert signal.set_wakeup_fd(-1) != outbox
 
 
+def test_who_was_woken_by_signals_before_is_woken_again() -> None:
+    inbox, outbox = os.pipe()
+    os.set_blocking(outbox, False)
+    before = signal.set_wakeup_fd(outbox, warn_on_full_buffer=False)
+    try:
+        Signals().restore()
+        assert signal.set_wakeup_fd(before) == outbox
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(inbox)
+        os.close(outbox)
+
+
 def test_what_the_caller_ignores_stays_ignored_but_for_the_end_of_the_child() -> None:
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGCHLD)}
     try:
@@ -597,6 +610,21 @@ def test_a_report_that_fails_leaves_neither_half_of_one_nor_a_file_beside_it(tmp
         write_report(str(tmp_path / "report"), {"exit_code": object()})
     assert os.listdir(tmp_path) == ["report"]
     assert json.loads((tmp_path / "report").read_text())["exit_code"] == 1
+
+
+def test_a_report_is_written_beside_its_place_where_a_rename_is_one_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves: list[tuple[str, str]] = []
+    replace = os.replace
+
+    def noted(source: str, target: str) -> None:
+        moves.append((source.rpartition("/")[0], target.rpartition("/")[2]))
+        replace(source, target)
+
+    monkeypatch.setattr("leasehold.cli.report.os.replace", noted)
+    write_report(str(tmp_path / "report"), {"exit_code": 1})
+    assert moves == [(str(tmp_path), "report")]
 
 
 def test_a_report_changes_nothing_of_what_this_process_may_write(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +130,14 @@ def test_hold_is_woken_by_events_and_says_that_renewals_fail(monkeypatch: pytest
     assert scene.run() == exit_codes.OK
     assert scene.said[0] == "no renewal of 'deploy' for 5.0s, 25s left before it is lost: no route"
     assert scene.woken == 1
+
+
+def test_hold_says_that_renewals_fail_when_that_is_long_for_its_ttl(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, "--for", "22s", "--ttl", "2m")
+    scene.left, scene.fades = 120.0, True
+    scene.failure = RenewalFailed("deploy", 100.0, "no route")
+    assert scene.run() == exit_codes.OK
+    assert scene.said[0] == "no renewal of 'deploy' for 20s, 1m40s left before it is lost: no route"
 
 
 @pytest.mark.parametrize("words", [["--json"], []])
@@ -268,6 +277,19 @@ def test_wait_exits_as_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["wait", "job", "--url", url]) == 0
 
 
+def test_the_line_about_the_wait_knows_its_lock_and_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[tuple[object, ...]] = []
+
+    def line(_: object, names: list[str], __: object, limit: float | None) -> Any:
+        lines.append((names, limit))
+        return nullcontext()
+
+    monkeypatch.setattr(wait_module, "WaitLine", line)
+    for words in (["-w", "12s"], []):
+        assert main(["wait", "job", "--url", f"sqlite:///{tmp_path}/locks.db", *words]) == 0
+    assert lines == [(["job"], 12.0), (["job"], None)]
+
+
 def test_wait_is_refused_where_every_lock_is_free_for_each_command(capsys: pytest.CaptureFixture[str]) -> None:
     """It said at once that the lock was free, and `wait && job` ran unprotected; a look is answered as before."""
     assert main(["wait", "job", "--url", "memory://x"]) == 78
@@ -309,6 +331,7 @@ def test_check_knows_the_names_of_the_run_around_it(outside: pytest.MonkeyPatch)
         (30.4, "", 0, ""),
         (30.4, "-v", 0, "leasehold: 'job': held for another 30s\n"),
         (30.4, "--need 30s", 0, ""),
+        (30.0, "--need 30s", 0, ""),
         (30.4, "--need 31s", 79, "leasehold: 'job': held for another 30s only, and 31s are needed\n"),
         (-1.0, "", 79, "leasehold: 'job': no longer held by this run; stop\n"),
         (-1.0, "--need 0s", 79, "leasehold: 'job': no longer held by this run; stop\n"),

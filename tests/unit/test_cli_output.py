@@ -81,6 +81,7 @@ def test_a_lock_as_data_has_every_fact() -> None:
 def test_a_pause_is_described_as_far_as_it_is_known() -> None:
     assert pause_lines(None) == []
     assert pause_lines(Pause("moving", "ana")) == ["  paused   by ana: moving"]
+    assert pause_lines(Pause("moving", "ana", 0.0, 0.0)) == ["  paused   by ana 0.0s ago: moving; 0.0s left"]
     assert pause_lines(Pause("moving", "ana", 90.0, 5.0)) == ["  paused   by ana 5.0s ago: moving; 1m30s left"]
 
 
@@ -101,6 +102,23 @@ def test_the_last_run_is_described_with_all_that_is_remembered() -> None:
         "failed", False, "empty (by ana)", None,
     )  # fmt: skip
     assert last_run_lines(None) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "closed", "shown"),
+    [
+        ("done", True, "done"), ("failed", True, "failed"), ("failed", False, "failed; its slot is open"),
+        ("forgotten", False, "forgotten"), ("forgotten", True, "forgotten"),
+    ],
+)  # fmt: skip
+def test_a_slot_that_can_run_again_is_said_to_be_open_unless_it_was_forgotten(
+    outcome: str, closed: bool, shown: str
+) -> None:
+    run: Any = SimpleNamespace(
+        slot="monday", outcome=outcome, closed=closed, runner=None, began=None, finished=0.0, fence=None, again=None,
+        forgotten=None,
+    )  # fmt: skip
+    assert last_run_lines(run)[0] == f"  last run for slot monday: {shown}"
     assert last_run_as_data(None) is None
 
 
@@ -289,6 +307,7 @@ def test_the_election_is_what_its_options_say() -> None:
         (["--ttl", "60s"], 5.0),
         (["--ttl", "60s", "--kill-after", "9s"], 9.0),
         (["--kill-after", "4.4s"], 4.4),
+        (["--ttl", "100s", "--renew-deadline", "90s", "--kill-after", "7.75s"], 7.75),  # all that there is
         (["--renew-deadline", "14.6s"], 0.0),
     ],
 )

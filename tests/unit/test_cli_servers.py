@@ -200,7 +200,9 @@ def test_users_come_from_a_file_or_from_a_proxy_and_not_from_both(tmp_path: Path
     users = tmp_path / "users"
     users.write_text(f"ana:write:{hash_password('right')}\n")
     assert isinstance(auth_of("0.0.0.0", "--auth", str(users)), BasicAuth)
+    (tmp_path / "latin").write_bytes(b"j\xf6rg:read:x\n")
     for words, text in (
+        (["--auth", str(tmp_path / "latin")], "the file of users .* cannot be read"),
         (["--auth", "f", "--proxy-user", "X"], "choose one"),
         (["--auth", "f", "--write"], "for a dashboard without users"),
         (["--proxy-user", "X", "--write"], "for a dashboard without users"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,10 @@ import leasehold
 from leasehold._blocking.once import Run
 from leasehold.cli import elect as elect_module
 from leasehold.cli import once as once_module
+from leasehold.cli import wait_line
+from leasehold.cli.break_lock import operator
 from leasehold.cli.parser import read
-from leasehold.errors import BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.testing import lose
 from tests.unit.cli_support import Notes, is_held, job_of
 
@@ -85,7 +87,7 @@ def test_once_more_needs_a_reason_that_is_kept_with_the_operator(
     assert last is not None
     assert last.again is not None
     assert "it was empty" in last.again
-    assert os.uname().nodename in last.again
+    assert f"(by {operator()})" in last.again
 
 
 @pytest.mark.parametrize(("ended", "sentences"), [(0, 1), (79, 0)])
@@ -105,7 +107,70 @@ def test_an_error_of_our_own_in_a_slot_ends_the_command_and_leaves_the_slot_open
     assert once(client, monkeypatch, 0)[0] == 0
 
 
-@pytest.mark.parametrize(("error", "expected"), [(BackendUnavailable("away"), 69), (OutcomeUnknown("no answer"), 69)])
+def test_the_report_of_a_period_has_the_slot_that_the_store_says_it_is(
+    client: leasehold.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def supervise(_job: object, _client: object, _held: object, slot: str) -> int:
+        told.append(slot)
+        return 0
+
+    monkeypatch.setattr(once_module, "supervise", supervise)
+    job, _ = job_of("once", "job", "--every", "1d", "--", "x")
+    assert once_module._in_slot(job, client) == 0
+    last = client.last_run("job")
+    assert last is not None
+    assert (told, job.facts["slot"]) == ([last.slot], last.slot)
+
+
+@pytest.mark.parametrize(
+    ("module", "body", "words"),
+    [(once_module, "_in_slot", ["once", "job", "--slot", "monday"]), (elect_module, "_lead", ["elect", "job"])],
+)
+def test_after_an_error_of_our_own_the_command_is_ended_before_another_can_have_the_lock(
+    module: Any, body: str, words: list[str], client: leasehold.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise RuntimeError("it broke")
+
+    ends: list[bool] = []
+    monkeypatch.setattr(module, "supervise", fail)
+    job, _ = job_of(*words, "--", "x")
+    job.child.discard = lambda: ends.append(is_held(client, "job"))
+    with pytest.raises(RuntimeError):
+        getattr(module, body)(job, client)
+    assert ends == [True]
+    assert not is_held(client, "job")
+
+
+@pytest.mark.parametrize(
+    ("module", "body", "words"),
+    [
+        (once_module, "_in_slot", ["once", "job", "--slot", "monday", "--on-conflict", "standby", "-w", "12s"]),
+        (elect_module, "_lead", ["elect", "job", "-w", "12s"]),
+    ],
+)
+def test_the_line_about_a_wait_knows_its_lock_and_its_limit(
+    module: Any, body: str, words: list[str], client: leasehold.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[tuple[object, ...]] = []
+
+    def line(_: object, names: list[str], console: object, limit: float | None) -> Any:
+        lines.append((names, console, limit))
+        return nullcontext()
+
+    monkeypatch.setattr(wait_line, "WaitLine", line)
+    monkeypatch.setattr(module, "supervise", lambda *_: 0)
+    job, notes = job_of(*words, "--", "x")
+    assert getattr(module, body)(job, client) == 0
+    assert lines == [(["job"], notes, 12.0)]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(BackendUnavailable("away"), 69), (OutcomeUnknown("no answer"), 69), (BackendRejected("read-only"), 77)],
+)
 def test_a_record_that_could_not_be_written_is_the_outcome(
     client: leasehold.Client, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: int
 ) -> None:
@@ -297,3 +362,17 @@ def test_observing_prints_each_leader(tmp_path: Path, capsys: pytest.CaptureFixt
     assert json.loads(second)["leader"] is None
     assert third[8:] == f" job  fence 41  {holder}"
     assert fourth[8:] == " job  no leader"
+
+
+def test_a_leader_is_shown_with_the_instant_and_nothing_that_could_steer_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = SimpleNamespace(time=lambda: 1_763_208_000.1236, strftime=lambda *_: "12:00:00", localtime=lambda _: None)
+    monkeypatch.setattr(elect_module, "time", clock)
+    leader: Any = SimpleNamespace(fence=41, holder=leasehold.Holder("db-3", 7, "up\x1b[2J"))
+    for words in (["--json"], []):
+        elect_module._show(read(["elect", "job", "--observe", *words]), leader)  # type: ignore[arg-type]
+    data, text = capsys.readouterr().out.splitlines()
+    assert json.loads(data)["at"] == 1_763_208_000.124
+    assert "\x1b" not in text
+    assert text.startswith("12:00:00 job  fence 41  ")

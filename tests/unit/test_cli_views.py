@@ -257,6 +257,8 @@ def test_watch_prints_only_what_changed_since_the_last_look(capsys: pytest.Captu
             assert first[8:] == f" held    job fence 41  {ANA}"
         lines.update([])
         assert len(capsys.readouterr().out.splitlines()) == 1
+        lines.update([])
+        assert capsys.readouterr().out == "", "what has ended ends once"
 
 
 def test_commands_tell_the_time_of_the_clock_on_the_wall(
@@ -315,7 +317,7 @@ def test_watch_looks_again_and_mentions_an_outage_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     away = BackendUnavailable("away")
-    answers: list[Any] = [[state(HELD)], away, away, [state(HELD)], [], KeyboardInterrupt()]
+    answers: list[Any] = [[state(HELD)], away, away, [state(HELD)], [], away, KeyboardInterrupt()]
     slept: list[float] = []
 
     def locks(prefix: str) -> Any:
@@ -342,8 +344,8 @@ def test_watch_looks_again_and_mentions_an_outage_once(
     assert main(["watch", "j", "--every", "0", "--json"]) == 130
     said = capsys.readouterr()
     assert [json.loads(line)["change"] for line in said.out.splitlines()] == ["held", "free"]
-    assert said.err == "leasehold: store: redis://h\nleasehold: away; watching on\n"
-    assert slept == [0.05] * 5 + [-1.0]
+    assert said.err == "leasehold: store: redis://h\n" + "leasehold: away; watching on\n" * 2, "once for each outage"
+    assert slept == [0.05] * 6 + [-1.0]
 
 
 # --- the line about a wait
@@ -486,6 +488,9 @@ def test_an_outage_is_said_instead_of_a_holder_until_the_store_is_reached(
     waiting.prints_at(91.0)
     assert "held by" in capsys.readouterr().err
     assert waiting.asked == ["b"]
+    waiting.line._note(StoreUnreachable("b", 20.0, "no route"))
+    waiting.prints_at(96.0)
+    assert "trying for 15s more" in capsys.readouterr().err, "an outage is counted from its own beginning"
 
 
 def test_on_a_terminal_the_line_is_written_over_and_cleared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -441,6 +441,21 @@ def test_what_the_link_says_counts_more_than_what_a_form_says(client: leasehold.
     assert client.inspect("mine") is not None
 
 
+def test_a_link_fills_in_neither_the_confirmation_nor_the_reason(client: leasehold.Client, caller: Caller) -> None:
+    """Else a link that somebody sent would break a lock with one click, and with a reason that nobody typed."""
+    token = caller.get("/api/v1/session").json()["token"]
+    with client.lock("x").hold() as lease:
+        link = f"/break?name=x&fence={lease.fence}&confirm=x&reason=sent&now=1"
+        assert "sent" not in re.sub(r'data-stream="[^"]*"', "", caller.get(link).text)
+        refused = caller.post(link, data={"token": token})
+        assert (refused.status_code, "Missing: confirm" in refused.text) == (422, True)
+        refused = caller.post(link, data={"token": token, "confirm": "x"})
+        assert (refused.status_code, "Missing: reason" in refused.text) == (422, True)
+        refused = caller.post(link, data={"token": token, "confirm": "y", "reason": "typed"})
+        assert (refused.status_code, "is another one" in refused.text) == (422, True)
+        lease.check()
+
+
 def test_the_slot_of_a_link_is_the_one_that_is_forgotten(client: leasehold.Client, caller: Caller) -> None:
     for slot in ("one\r\ntwo", "other"):
         client.once("job", slot=slot).run(lambda: None)

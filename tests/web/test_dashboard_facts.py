@@ -138,6 +138,9 @@ def test_a_key_is_found_by_scope_and_key_and_its_result_is_not_told(client: leas
     for path in ("api/v1/keys", "keys"):
         assert "4111" not in caller.get(path, params={"scope": "a:b charges", "key": "cart:7"}).text
     assert caller.facts("keys", scope="a:b charges", key="cart:8")["answer"] == {"found": False}
+    for half in ({"scope": "a:b charges"}, {"key": "cart:7"}, {"scope": "", "key": "cart:7"}):
+        facts = caller.facts("keys", **half)
+        assert (facts["asked"], facts["answer"]) == (None, None), "half a question is none"
 
 
 def test_a_dead_job_is_retried_or_deleted_and_its_payload_is_not_told(caller: Program, tmp_path: Path) -> None:

@@ -514,6 +514,7 @@ def test_the_stream_of_a_page_asks_for_what_the_page_asked_for(client: leasehold
             ("/", [("q", "a&b"), ("long", "1")]),
             ("/lock", [("name", "a/b ü")]),
             ("/keys", [("scope", "s"), ("key", "k")]),
+            ("/locks", [("q", "a"), ("q", "b")]),
         ):
             text = caller.get(path, params=query).text
             found = re.search(r'data-stream="([^"]*)"', text)

@@ -345,6 +345,17 @@ def test_what_is_told_of_partitions_and_their_members() -> None:
     ]
 
 
+def test_members_of_one_process_are_told_apart_by_their_labels() -> None:
+    first, second, other = Holder("db-1", 7, "orders"), Holder("db-1", 7, "refunds"), Holder("db-2", 7, "orders")
+    people = members(4, held(11, holder=first), held(12, holder=second), held(13, holder=other))
+    owners = [
+        lock(f"orders/{index}", held(21 + index, holder=who)) for index, who in enumerate((second, other, second))
+    ]
+    (group,) = partition_groups([people, *owners])
+    assert [(each["fence"], each["owned"]) for each in group["members"]] == [(11, 0), (12, 2), (13, 1)]
+    assert [each["member"] for each in group["partitions"]] == [1, 2, 1, None]
+
+
 def test_only_the_members_of_partitions_are_a_group() -> None:
     """Each of the others is a lock that could be mistaken for one."""
     others = [
