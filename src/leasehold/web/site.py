@@ -68,7 +68,8 @@ class Site:
             return {"failed": str(error)}, 503 if isinstance(error, BackendError) else 422
 
     def _full(self, request: Request, template: str, status: int = 200, **facts: Any) -> Response:
-        live = urlencode([("of", facts["page"].name), *request.query_params.multi_items()]) if "page" in facts else ""
+        asked = [(name, value) for name, value in request.query_params.multi_items() if name != "of"]
+        live = urlencode([("of", facts["page"].name), *asked]) if "page" in facts else ""
         text = draw(
             template,
             **self._common(request.query_params, viewer_of(request)),
