@@ -12,6 +12,7 @@ import pytest
 import leasehold
 from leasehold import AcquireTimeout, ClientClosed, ConfigurationError, LossReason
 from leasehold._face.client import AsyncClient
+from leasehold._face.this_process import this_process
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold._urls import find_store
 from leasehold.testing import ManualStore
@@ -43,7 +44,7 @@ def test_a_client_goes_by_the_label_that_it_was_given_and_an_empty_one_is_a_labe
         state = client.inspect("x")
         assert state is not None
         shown = state.holdings[0].holder.label
-        assert shown == label if label is not None else shown
+        assert shown == (this_process(None, None).label if label is None else label)
 
 
 @pytest.mark.parametrize(("options", "until"), [({}, 5.0), ({"timeout": 3}, 3.0), ({"timeout": "200ms"}, 0.2)])

@@ -585,4 +585,42 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
         "        except BackendError as error:\n",
         ("tests/unit/test_core_time.py::test_an_unexpected_error_is_a_renewal_that_failed_and_is_tried_again",),
     ),
+    Mutant(
+        "blind-13-queue-keeper-stops-at-a-lost-job",
+        "after one job was lost to another worker the claims of the jobs behind it are not extended",
+        "sql/queue/worker.py",
+        "            if each.job.lost:\n                continue\n",
+        "            if each.job.lost:\n                break\n",
+        ("tests/unit/test_queue_worker_steps.py::test_keeper_extends_the_jobs_behind_one_that_is_lost",),
+    ),
+    Mutant(
+        "blind-13-timeout-of-nothing-is-for-ever",
+        "a client that was to ask once waits for ever",
+        "_blocking/client.py",
+        "        timeout=timeout,\n        label=label,\n",
+        "        timeout=timeout or None,\n        label=label,\n",
+        ("tests/unit/test_clients.py::test_timeout_of_a_client_is_kept_as_it_was_said_and_nothing_is_not_none",),
+    ),
+    Mutant(
+        "blind-13-postgres-withdrawal-lets-nobody-in",
+        "readers that wait behind a writer stay waiting after it has given up",
+        "_backends/postgres/sql/verbs.sql",
+        "                             at + make_interval(secs => the_ttl), false, NULL, NULL);\n"
+        "    END IF;\n  END IF;\n  PERFORM @schema@.advance_3(the_key, at);\n",
+        "                             at + make_interval(secs => the_ttl), false, NULL, NULL);\n"
+        "    END IF;\n  END IF;\n  PERFORM @schema@.catch_up_5(the_key, at);\n",
+        (
+            "tests/stores/postgres/test_postgres_claims.py",
+            "-k",
+            "behind_a_writer_that_gives_up",
+        ),
+    ),
+    Mutant(
+        "blind-13-nats-close-leaves-openings",
+        "a closed client does not end the wait of threads that are connecting",
+        "_backends/nats/blocking_wire.py",
+        "        self.closed = True\n        self._openings.close()\n",
+        "        self.closed = True\n",
+        ("tests/stores/nats/test_nats_connections.py::test_closing_ends_the_wait_of_threads_that_are_connecting",),
+    ),
 )

@@ -44,8 +44,8 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
         "zk-lost-session-not-closed",
         "a session that is given up while answers vanish blocks the next holder for another session timeout",
         f"{_HERE}wire.py",
-        "        if session[0]:\n            close_session(",
-        "        if not session[0]:\n            close_session(",
+        "        if number:\n            session, timeout",
+        "        if not number:\n            session, timeout",
         (f"{_SILENCE}test_a_holder_that_no_answer_reaches_is_succeeded_within_two_ttls",),
     ),
     Mutant(

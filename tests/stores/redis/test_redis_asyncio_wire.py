@@ -525,31 +525,31 @@ def test_renewal_beside_one_without_an_answer_goes_over_a_connection_of_its_own(
 
     async def body() -> None:
         wire, loop = world.wire, asyncio.get_running_loop()
-        now = loop.time()
+        now = float(int(loop.time()))  # so that what is added to it is exact
         monkeypatch.setattr(loop, "time", lambda: now)
-        await wire.exchange(NODE, b"x", 1, 2.0)
-        await wire.exchange(NODE, b"WAIT", 1, 2.0, alone=True)
+        await wire.exchange(NODE, b"x", 1, 2.5)
+        await wire.exchange(NODE, b"WAIT", 1, 2.5, alone=True)
         shared, idle = (connection._transport for connection in world.made)
         shared.is_silent = idle.is_silent = True
-        first = asyncio.ensure_future(coroutine(wire.exchange(NODE, b"x1", 1, 2.0)))
+        first = asyncio.ensure_future(coroutine(wire.exchange(NODE, b"x1", 1, 2.5)))
         await asyncio.sleep(0)
-        now += 0.39
-        young = asyncio.ensure_future(wire.request(NODE, [b"x2"], 2.0).perform())
+        now += 0.4375
+        young = asyncio.ensure_future(wire.request(NODE, [b"x2"], 2.5).perform())
         await asyncio.sleep(0)
         assert len(world.made) == 2, "the server may only be slow"
-        now += 0.01
-        late = asyncio.ensure_future(wire.request(NODE, [b"x3", b"x4"], 2.0).perform())
+        now += 0.0625
+        late = asyncio.ensure_future(wire.request(NODE, [b"x3", b"x4"], 2.5).perform())
         for _ in range(20):
             await asyncio.sleep(0)
         assert late.done(), "it waits behind the others"
         assert late.result() == [b"OK"] * 2
         assert [connection.is_open for connection in world.made] == [True, True, False]
-        other = asyncio.ensure_future(coroutine(wire.exchange(NODE, b"x5", 1, 2.0)))
+        other = asyncio.ensure_future(coroutine(wire.exchange(NODE, b"x5", 1, 2.5)))
         await asyncio.sleep(0)
         world.made[0].data_received(OK * 3)
         assert await asyncio.gather(first, young, other) == [[b"OK"]] * 3, "an answer that comes late is one, too"
         shared.is_silent = False
-        assert await wire.request(NODE, [b"x6"], 2.0).perform() == [b"OK"]
+        assert await wire.request(NODE, [b"x6"], 2.5).perform() == [b"OK"]
         assert len(world.made) == 3, "the shared connection answers again"
         assert not wire._busy
         await wire.close()
