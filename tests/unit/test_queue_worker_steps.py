@@ -7,6 +7,7 @@ import logging
 import signal
 import sqlite3
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import aiosqlite
@@ -441,7 +442,7 @@ def test_run_starts_its_claim_loops_waits_for_the_end_and_tells_what_went_wrong(
         *(f"leasehold queue mails {number}" for number in (1, 2, 3)),
         "leasehold queue mails keeper",
     ]
-    assert runtime.waits == pytest.approx([begun + 0.5, begun + 1.0, begun + 9.5])
+    assert runtime.waits == pytest.approx([begun + 0.5, begun + 1.0, begun + 9.5, begun + 5.5])
     assert "0 handlers of <Queue 'mails'> did not end in time" in caplog.text
     assert worker.over.is_set()
     assert face.notes == ["open", "commit", "close"], "the table was made, and that connection is let go"
@@ -504,6 +505,27 @@ def test_every_option_of_a_run_reaches_its_worker(monkeypatch: pytest.MonkeyPatc
     assert given == [Plan(QUEUE, print, 3, True, True, POLL, 7.0), "the database", (signal.SIGUSR1,), print]
     work()
     assert given == [Plan(QUEUE, print, **USUAL), "the database", None, None]
+
+
+def test_a_run_that_returns_uses_no_connection_any_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who closes an engine right after it would leave one open."""
+    made: list[sqlite3.Connection] = []
+
+    def connect() -> sqlite3.Connection:
+        made.append(sqlite3.connect(bench.path / "queue.db", timeout=60, check_same_thread=False))
+        return made[-1]
+
+    async def slowly(self: Worker, source: Any) -> None:
+        async with source.plain():
+            await self.face.runtime.wait(self.over, None)
+            time.sleep(0.2)
+
+    monkeypatch.setattr(Worker, "_purge", slowly)
+    QUEUE.run(lambda _: None, connect, until_idle=True, signals=())
+    assert len(made) == 3, "one that made the table, and those of a claim loop and of the keeper"
+    for connection in made:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
 
 
 def test_as_many_handlers_run_at_once_as_was_said(bench: Bench) -> None:

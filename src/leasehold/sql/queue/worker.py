@@ -37,6 +37,7 @@ __all__ = ["Face", "Plan", "Worked", "Worker", "handler_is_async", "run_blocking
 ENDING = (signal.SIGTERM, signal.SIGINT)
 PURGE_EVERY = 60.0
 SIGNALS_SEEN_WITHIN = 0.5
+KEEPER_ENDS_WITHIN = 5.0  # where its database answers
 HOPELESS = (ConfigurationError, AttributeError, ImportError, NameError, TypeError)  # no waiting heals these
 AFTER_A_FAILURE = Backoff(("100ms", "500ms"), factor=2, longest="10s", jitter="full")
 SAME_AGAIN = Backoff(("20ms",), factor=3, longest="1s", jitter="full", tries=5)  # deadlocks, serialization failures
@@ -107,6 +108,7 @@ class Worker:
     def __post_init__(self) -> None:
         self.stop: Any = self.face.runtime.signal()
         self.over: Any = self.face.runtime.signal()
+        self._keeper_ended: Any = self.face.runtime.signal()
         self._guard: Any = self.face.runtime.guard()
 
     async def run(self) -> Worked:
@@ -126,6 +128,8 @@ class Worker:
         finally:
             self.stop.set()
             self.over.set()
+        # It may be using a connection out of what the caller closes next.
+        await runtime.wait(self._keeper_ended, runtime.now() + min(self.plan.grace, KEEPER_ENDS_WITHIN))
         if self._error is not None:
             raise self._error
         return self.worked
@@ -283,6 +287,7 @@ class Worker:
                 await runtime.wait(self.over, runtime.now() + min(self.plan.queue.visibility / 4, PURGE_EVERY))
         finally:
             await source.close()
+            self._keeper_ended.set()
 
     async def _extend_all(self, source: TransactionSource) -> None:
         """Not where the work is in a transaction, which has locked the row already."""
