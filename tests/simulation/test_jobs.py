@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)  # seconds of work, on a core that others may want as well
 
 SEEDS = {  # `make sim` runs thousands
-    "memory": sized(200, 2_000),
+    "memory": sized(120, 2_000),
     "sqlite": sized(20, 300),
     "redis": sized(15, 300),
     "etcd": sized(10, 200),
-    "mysql": sized(8, 200),
+    "mysql": sized(5, 200),
     "nats": sized(8, 200),
 }
 

@@ -13,8 +13,8 @@ from tests.forms import sized
 from verification.simulation import Outcome, simulate
 from verification.simulation.__main__ import main
 
-SEEDS = sized(120, 600)
-CHUNK = 60
+SEEDS = sized(90, 600)
+CHUNK = 45
 
 
 @functools.cache

@@ -9,8 +9,8 @@ import pytest
 from tests.forms import sized
 from verification.simulation import Outcome, simulate
 
-SEEDS = sized(400, 2_000)  # `make sim` runs twenty thousand
-CHUNK = 200
+SEEDS = sized(280, 2_000)  # `make sim` runs twenty thousand
+CHUNK = 140
 
 
 @functools.cache

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.timeout(
 )  # the seeds of a store are seconds of work, on a core that others may want as well
 
 SEEDS = {
-    "sqlite": sized(150, 600),
-    "mysql": sized(40, 400),
-    "nats": sized(60, 400),
-    "etcd": sized(60, 400),
+    "sqlite": sized(100, 600),
+    "mysql": sized(25, 400),
+    "nats": sized(50, 400),
+    "etcd": sized(45, 400),
     "redlock": sized(40, 300),
     "zookeeper": sized(40, 300),
 }

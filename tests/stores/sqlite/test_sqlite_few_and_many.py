@@ -14,6 +14,7 @@ from leasehold._runtimes.threads import run
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, LockState, Mode, Refusal
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs
+from tests.stores.support import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +111,7 @@ def readers_and_writers(tell: Teller) -> None:
     tell.note(tell.other.renew(held))
     tell.note(tell.other.release(held))
     for place in behind:
-        tell.note(place.signal.is_set())
+        eventually(place.signal.is_set, "it is not woken")
         tell.note(tell.one.turn(place))
     tell.note(tell.one.inspect(KEY))
 
