@@ -10,4 +10,4 @@ from tests.forms import sized
 
 __all__ = ["STRIDE"]
 
-STRIDE = sized(3, 1)
+STRIDE = sized(4, 1)

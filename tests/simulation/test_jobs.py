@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)  # seconds of work, on a core that others may want as well
 
 SEEDS = {  # `make sim` runs thousands
-    "memory": sized(120, 2_000),
+    "memory": sized(100, 2_000),
     "sqlite": sized(20, 300),
     "redis": sized(15, 300),
     "etcd": sized(10, 200),

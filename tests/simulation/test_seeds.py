@@ -9,8 +9,8 @@ import pytest
 from tests.forms import sized
 from verification.simulation import Outcome, simulate
 
-SEEDS = sized(280, 2_000)  # `make sim` runs twenty thousand
-CHUNK = 140
+SEEDS = sized(240, 2_000)  # `make sim` runs twenty thousand
+CHUNK = 120
 
 
 @functools.cache

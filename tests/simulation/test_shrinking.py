@@ -51,7 +51,7 @@ def test_all_parts_of_a_schedule_are_the_same_run() -> None:
 @pytest.mark.usefixtures("without_fences")
 def test_a_failure_is_shrunk_and_can_be_replayed(capsys: pytest.CaptureFixture[str]) -> None:
     found = first_failure()
-    shrunk = shrink(found, store="memory", program="updates", seconds=60.0)
+    shrunk = shrink(found, store="memory", program="updates", seconds=30.0)
     assert {violation.check for violation in shrunk.outcome.violations} == {"a fenced update was lost"}
     assert len(shrunk.kept) <= len(found.schedule) // 3
 

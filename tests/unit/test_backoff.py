@@ -92,9 +92,7 @@ def test_what_cannot_be_a_backoff_is_refused(options: dict[str, Any]) -> None:
         Backoff(**options)
 
 
-def test_a_loop_sleeps_between_its_tries_and_not_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr("time.sleep", slept.append)
+def test_a_loop_sleeps_between_its_tries_and_not_after_the_last(slept: list[float]) -> None:
     backoff = Backoff((0.01, 0.02), longest=0.02, jitter="none", tries=4)
     assert list(backoff) == [0, 1, 2, 3]
     assert slept == [0.01, 0.02, 0.02]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sqlite3
-import threading
-import time
 import warnings
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -180,22 +178,6 @@ class Book:
     async def begin_async(self) -> AsyncIterator[str]:
         with self.begin() as tx:
             yield tx
-
-
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses of this thread, which take no time."""
-    pauses: list[float] = []
-    this, real = threading.get_ident(), time.sleep
-
-    def sleep(seconds: float) -> None:
-        if threading.get_ident() == this:
-            pauses.append(seconds)
-        else:  # a worker of another test
-            real(seconds)
-
-    monkeypatch.setattr(time, "sleep", sleep)
-    return pauses
 
 
 def test_the_pause_is_slept_between_two_tries_on_both_faces(
