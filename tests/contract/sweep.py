@@ -1,7 +1,7 @@
 """How finely the contract of a server is swept: between which of its lines a thread is interrupted.
 
-The memory store, where a line costs least, tries every one. A server tries every fourth in `make test`, and every one in
-`make faults`.
+The memory store, where a line costs least, tries every one. A server tries every fourth in `make test`, and every one
+in `make faults`.
 """
 
 from __future__ import annotations

@@ -242,6 +242,8 @@ class SimMysql:
     # --- listeners
 
     def _listen(self, session: Session, text: bytes, reply: Reply) -> None:
+        if session.number not in self.sessions:  # the statement comes late: its connection is closed by now
+            return
         wants_lock = b"GET_LOCK" in text
         if wants_lock and self._locked_by in (None, session.number):
             self._locked_by = session.number
